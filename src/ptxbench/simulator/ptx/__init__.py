@@ -1,1 +1,58 @@
-"""."""
+"""PTX text to an intermediate representation and back."""
+
+from ptxbench.simulator.ptx.emitter import emit, emit_operand
+from ptxbench.simulator.ptx.errors import PtxSyntaxError
+from ptxbench.simulator.ptx.ir import (
+    Address,
+    Directive,
+    Function,
+    Group,
+    Guard,
+    Immediate,
+    Instruction,
+    Item,
+    Label,
+    Location,
+    Module,
+    Name,
+    Not,
+    Offset,
+    Operand,
+    Pair,
+    Registers,
+    Scope,
+    Section,
+    Statement,
+    Variable,
+    Vector,
+)
+from ptxbench.simulator.ptx.parser import parse
+
+__all__ = [
+    "Address",
+    "Directive",
+    "Function",
+    "Group",
+    "Guard",
+    "Immediate",
+    "Instruction",
+    "Item",
+    "Label",
+    "Location",
+    "Module",
+    "Name",
+    "Not",
+    "Offset",
+    "Operand",
+    "Pair",
+    "PtxSyntaxError",
+    "Registers",
+    "Scope",
+    "Section",
+    "Statement",
+    "Variable",
+    "Vector",
+    "emit",
+    "emit_operand",
+    "parse",
+]

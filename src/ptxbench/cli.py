@@ -1,0 +1,219 @@
+"""The command line: the composition root, the only module that knows every room."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import click
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+from ptxbench import __version__
+from ptxbench.build import Sandbox, find_toolchain
+from ptxbench.core import (
+    Candidate,
+    InfrastructureError,
+    LaunchPlan,
+    PtxbenchError,
+    Rejection,
+    Target,
+    Task,
+    Tier,
+    UsageError,
+    Verdict,
+    families_of,
+)
+from ptxbench.devices import SimulatorDevice
+from ptxbench.evaluate import LocalEvaluator, evaluate_all, make_candidate, read_candidate
+from ptxbench.native import Cache
+from ptxbench.report import batch_display, stage_display, summary_table, verdict_page, verdict_view
+from ptxbench.solutions import examples, include_dir
+from ptxbench.store import write_atomically
+from ptxbench.tasks import get_task, load_tasks
+
+app = typer.Typer(
+    name="ptxbench", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
+)
+out = Console(soft_wrap=False)
+err = Console(stderr=True)
+
+TaskName = Annotated[str, typer.Option("--task", help="A task's name; see `ptxbench tasks`.")]
+TargetName = Annotated[str, typer.Option("--target", help="sm_90a (Hopper) or sm_100a (Blackwell).")]
+DeviceName = Annotated[str, typer.Option("--device", help="sim (CPU), cuda, or auto.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Source = Annotated[Path, typer.Argument(help="The candidate's .cu file, or - for standard input.", show_default=False)]
+
+
+@app.command("eval")
+def evaluate_command(
+    kernel: Source,
+    task: TaskName,
+    target: TargetName,
+    device: DeviceName = "auto",
+    workloads: Annotated[str, typer.Option(help="Tiers to judge: small, heldout.")] = "small,heldout",
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on broken ISA rules too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge one kernel. Exit code 0: accepted; 1: the candidate failed; 2: no verdict."""
+    candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
+    evaluator = make_evaluator(device, parse_tiers(workloads), strict)
+    with stage_display(err, quiet=as_json) as say:
+        verdict = evaluator.evaluate(candidate, progress=say)
+    if as_json:
+        print(verdict.model_dump_json(indent=2))
+    else:
+        out.print(verdict_view(verdict))
+    raise typer.Exit(verdict.outcome.exit_code)
+
+
+@app.command("quickstart")
+def quickstart_command(
+    folder: Annotated[Path, typer.Option("--out", help="Where the page and the JSON file go.")] = Path("out"),
+    jobs: Annotated[int, typer.Option(min=1, help="Candidates judged at a time.")] = max(1, (os.cpu_count() or 1)),
+    as_json: Json = False,
+) -> None:
+    """Judge the bundled kernels, right ones and wrong ones, on the simulator."""
+    rows = examples()
+    candidates = [
+        make_candidate(row.source(), task=row.task, target=row.target, origin=row.file) for row in rows
+    ]
+    verdicts = judge_all(candidates, jobs=jobs, title="judging the bundled kernels", quiet=as_json)
+    now = datetime.now(UTC)
+    payload = {
+        "schema": 1,
+        "made": now.isoformat(timespec="seconds"),
+        "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
+    }
+    page = verdict_page(
+        verdicts, title="PTXBench quick start", made=f"{now:%Y-%m-%d %H:%M} UTC", command="ptxbench quickstart"
+    )
+    write_atomically(folder / "quickstart.json", json.dumps(payload, indent=2).encode())
+    write_atomically(folder / "quickstart.html", page.encode())
+    if as_json:
+        print(json.dumps(payload, indent=2))
+    else:
+        out.print(summary_table(verdicts))
+        out.print(f"Full reports: {folder / 'quickstart.html'} and {folder / 'quickstart.json'}", highlight=False)
+    unexpected = [
+        f"{row.file}: expected {row.outcome}, got {verdict.outcome}"
+        for row, verdict in zip(rows, verdicts, strict=True)
+        if row.outcome != verdict.outcome
+    ]
+    if unexpected:
+        raise InfrastructureError("a bundled kernel got another verdict than it should: " + "; ".join(unexpected))
+
+
+@app.command("tasks")
+def tasks_command(as_json: Json = False) -> None:
+    """List the tasks."""
+    rows = load_tasks()
+    if as_json:
+        print(json.dumps([task.model_dump(mode="json") for task in rows.values()], indent=2))
+        return
+    table = Table(pad_edge=False)
+    for name in ("task", "what", "core sizes", "signature of launch"):
+        table.add_column(name, overflow="fold")
+    for task in rows.values():
+        core = task.of_tier("core")[0].sizes
+        sizes = " ".join(f"{name}={value}" for name, value in core.items())
+        table.add_row(task.name, task.title, sizes, ", ".join(f"{kind} {name}" for kind, name in task.parameters()))
+    out.print(table)
+
+
+@app.command("examples")
+def examples_command(
+    copy: Annotated[Path | None, typer.Option("--copy", help="Copy the files into this folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the bundled kernels, or copy them."""
+    rows = examples()
+    if copy is not None:
+        for row in rows:
+            write_atomically(copy / row.file, row.source().encode())
+    if as_json:
+        print(json.dumps([row.model_dump(mode="json") for row in rows], indent=2))
+        return
+    table = Table(pad_edge=False)
+    for name in ("file", "target", "outcome", "what it shows"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(row.file, row.target.value, row.outcome.value, row.about)
+    out.print(table)
+
+
+@app.command("plan")
+def plan_command(
+    kernel: Source,
+    task: TaskName,
+    target: TargetName,
+    sizes: Annotated[str | None, typer.Option(help="Sizes such as M=256,N=256,K=1024; default: the core sizes.")] = None,
+) -> None:
+    """Print the launch plan that a kernel's launcher makes, as JSON."""
+    candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
+    row = get_task(task)
+    wanted = parse_sizes(sizes, row) if sizes else row.of_tier("core")[0].sizes
+    plan = make_evaluator("sim", ("small",), strict=False).plan(candidate, wanted)
+    if isinstance(plan, Rejection):
+        print_rejection(plan)
+    print(plan.model_dump_json(indent=2))
+
+
+@app.command("sass")
+def sass_command(kernel: Source, task: TaskName, target: TargetName, as_json: Json = False) -> None:
+    """Print the machine code of a kernel, with its source lines and the target's own instructions marked."""
+    candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
+    artifact = make_evaluator("sim", ("small",), strict=False).artifact(candidate)
+    if isinstance(artifact, Rejection):
+        print_rejection(artifact)
+    if as_json:
+        print(json.dumps([listing.model_dump(mode="json") for listing in artifact.sass], indent=2))
+        return
+    families = families_of(candidate.target)
+    for listing in artifact.sass:
+        facts = artifact.kernel(listing.kernel)
+        out.rule(f"{listing.kernel}: {facts.registers} registers, {facts.static_shared} bytes shared, {facts.local} local")
+        for instruction in listing.instructions:
+            family = next((f.name for f in families if f.matches_sass(instruction.opcode)), "")
+            line = instruction.frames[-1][1] if instruction.frames else 0
+            text = f"{instruction.predicate} {instruction.opcode} {instruction.operands}".strip()
+            out.print(f"{instruction.offset:06x} {line or '':>5} {text:<72} {family}", highlight=False, markup=False)
+
+
+@app.command("doctor")
+def doctor_command(as_json: Json = False) -> None:
+    """Check this machine: toolchain, host compiler, sandbox, cache, simulator, GPU."""
+    checks = {name: check() for name, check in DOCTOR.items()}
+    if as_json:
+        print(json.dumps({name: {"ok": ok, "detail": detail} for name, (ok, detail) in checks.items()}, indent=2))
+    else:
+        table = Table(pad_edge=False, show_header=False)
+        for name, (ok, detail) in checks.items():
+            table.add_row("[green]ok[/]" if ok else "[red]no[/]", name, detail)
+        out.print(table)
+    raise typer.Exit(0 if all(ok for name, (ok, _) in checks.items() if name not in OPTIONAL_CHECKS) else 2)
+
+
+def main() -> NoReturn:
+    """The console script. Every expected error ends as one sentence on standard error and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        code = complain("interrupted; nothing was left half-written")
+    except PtxbenchError as error:
+        code = complain(str(error))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
+            raise
+        code = complain(f"cannot write {error.filename or 'to disk'}: {error.strerror}")
+    sys.exit(code)

@@ -1,0 +1,159 @@
+"""The candidate executor, a program of its own: ``python -m ptxbench.devices.cuda.executor READ_FD WRITE_FD``.
+
+It holds a device, one loaded plan and nothing else: no seed, no expected output, no decision. Requests (see `server`):
+
+====== ================================================ =========================================================
+op     header → reply's header                          blob → reply's blob
+====== ================================================ =========================================================
+hello  → device properties, seconds of start-up
+load   artifact, plan, imports → seconds
+write  buffer                                           the buffer's bytes →
+read   buffer                                           → the buffer's bytes
+export buffer → handle (hex), offset
+run    graph → changed_inputs, stray_writes, seconds
+count  library, chip → rows, seconds, ...
+time   samples, graph → samples
+====== ================================================ =========================================================
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ptxbench.core import Artifact, DeviceError, LaunchPlan
+from ptxbench.devices.cuda.channel import Message
+from ptxbench.devices.cuda.counters import Counters, Row
+from ptxbench.devices.cuda.driver import Driver, Handle
+from ptxbench.devices.cuda.memory import Import
+from ptxbench.devices.cuda.replay import Replay
+from ptxbench.devices.cuda.server import Handler, connect, serve
+from ptxbench.devices.cuda.timing import Stopwatch
+
+Answer = tuple[dict[str, Any], bytes | bytearray]
+
+
+class Executor:
+    """The state of the process: the driver, and what has been loaded."""
+
+    def __init__(self) -> None:
+        started = time.perf_counter()
+        self._driver = Driver()
+        self._start_s = time.perf_counter() - started
+        self._loaded: Replay | None = None
+        self._graph: Handle = None
+        self._stopwatch: Stopwatch | None = None
+
+    def handlers(self) -> dict[str, Handler]:
+        """Operation names and what answers them."""
+        return {
+            "hello": self.hello, "load": self.load, "write": self.write, "read": self.read, "export": self.export,
+            "run": self.run, "count": self.count, "time": self.time,
+        }
+
+    def hello(self, request: Message) -> Answer:
+        """Who answers, and how long the driver took to start."""
+        return {"device": self._driver.properties(), "driver_start_s": self._start_s}, b""
+
+    def load(self, request: Message) -> Answer:
+        """Loads a plan in place of the one before."""
+        started = time.perf_counter()
+        artifact = Artifact.model_validate(request.header["artifact"])
+        plan = LaunchPlan.model_validate(request.header["plan"])
+        imports = {
+            name: Import(bytes.fromhex(entry["handle"]), entry["offset"])
+            for name, entry in request.header.get("imports", {}).items()
+        }
+        self._unload()
+        parsed = time.perf_counter()
+        self._loaded = Replay(self._driver, artifact, plan, imports)
+        self._loaded.memory.reset()
+        return {"parse_s": parsed - started, "load_s": time.perf_counter() - parsed}, b""
+
+    def _unload(self) -> None:
+        if self._stopwatch is not None:
+            self._stopwatch.close()
+        if self._loaded is not None:
+            self._loaded.close()
+        self._stopwatch, self._loaded, self._graph = None, None, None
+
+    def write(self, request: Message) -> Answer:
+        """Sets a buffer's content."""
+        self._replay().memory.write(request.header["buffer"], request.blob)
+        return {}, b""
+
+    def read(self, request: Message) -> Answer:
+        """A buffer's content."""
+        return {}, self._replay().memory.read(request.header["buffer"])
+
+    def export(self, request: Message) -> Answer:
+        """Shares a buffer with another process of this machine."""
+        shared = self._replay().memory.export(request.header["buffer"])
+        return {"handle": shared.handle.hex(), "offset": shared.offset}, b""
+
+    def run(self, request: Message) -> Answer:
+        """Replays the plan once on poisoned outputs and looks for writes where none may be."""
+        memory = self._replay().memory
+        memory.reset()
+        work = self._work(request.header["graph"])
+        started = time.perf_counter()
+        work()
+        self._driver.synchronise()
+        seconds = time.perf_counter() - started
+        return {
+            "changed_inputs": memory.changed_inputs(), "stray_writes": memory.stray_writes(), "seconds": seconds,
+        }, b""
+
+    def count(self, request: Message) -> Answer:
+        """Replays the plan node after node and counts executed instructions of every kernel."""
+        replay = self._replay()
+        replay.memory.reset()
+        started = time.perf_counter()
+        rows: list[Row] = []
+        with Counters(Path(request.header["library"]), request.header["chip"], self._driver.device_index) as counters:
+            opened = time.perf_counter()
+
+            def around(kernel: str, launch: Callable[[], None]) -> None:
+                rows.extend(counters.measure(kernel, launch, self._driver.synchronise))
+
+            replay.one_by_one(around)
+        finished = time.perf_counter()
+        return {
+            "rows": [row.model_dump() for row in rows], "open_s": opened - started, "count_s": finished - opened,
+        }, b""
+
+    def time(self, request: Message) -> Answer:
+        """Timed replays, one after the other."""
+        replay = self._replay()
+        if self._stopwatch is None:
+            self._stopwatch = Stopwatch(self._driver, replay.stream)
+        work = self._work(request.header["graph"])
+        samples = [self._stopwatch.sample(work) for _ in range(request.header["samples"])]
+        return {"samples": [sample.model_dump() for sample in samples]}, b""
+
+    def _replay(self) -> Replay:
+        if self._loaded is None:
+            raise DeviceError("The executor was asked to work before a plan was loaded; send load first.")
+        return self._loaded
+
+    def _work(self, graph: bool) -> Callable[[], None]:
+        """What enqueues one replay: a graph launch, or plain launches."""
+        replay = self._replay()
+        if not graph:
+            return replay.launch
+        if self._graph is None:
+            self._graph = replay.capture()
+        return lambda: self._driver.call("cuGraphLaunch", self._graph, replay.stream)
+
+
+def main() -> None:
+    """Serves the parent that started this process."""
+    channel = connect(sys.argv[1:])
+    serve(channel, Executor().handlers())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Times one piece of device work: caches flushed before, events around, the host's clock as a check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ptxbench.core import Record
+from ptxbench.devices.cuda.driver import Driver, Handle
+
+FLUSH_FACTOR = 4
+"""Bytes written before each sample, in units of the L2's size, so that nothing of the last run stays cached."""
+
+
+class Sample(Record):
+    """One timed run. ``event_ms`` is the device's measure; ``host_ms`` spans the flush too and bounds it from above."""
+
+    event_ms: float
+    host_ms: float
+
+
+class Stopwatch:
+    """Times work on one stream."""
+
+    def __init__(self, driver: Driver, stream: Handle) -> None:
+        self._driver = driver
+        self._stream = stream
+        self._flush_bytes = FLUSH_FACTOR * driver.properties()["l2_bytes"]
+        self._flush = driver.allocate(self._flush_bytes)
+        self._begin = driver.event(timing=True)
+        self._end = driver.event(timing=True)
+
+    def sample(self, work: Callable[[], None], after: Callable[[], None] | None = None) -> Sample:
+        """Runs ``work`` (which enqueues on the stream) once. ``after`` runs when it has finished, untimed."""
+        driver = self._driver
+        started = time.perf_counter()
+        driver.call("cuMemsetD32Async", self._flush, 0, self._flush_bytes // 4, self._stream)
+        driver.call("cuCtxResetPersistingL2Cache")
+        # A small kernel of this context directly before the timed region: the context switch stays outside of it.
+        driver.call("cuMemsetD32Async", self._flush, 1, 1, self._stream)
+        driver.call("cuEventRecord", self._begin, self._stream)
+        work()
+        driver.call("cuEventRecord", self._end, self._stream)
+        driver.call("cuEventSynchronize", self._end)
+        host_ms = (time.perf_counter() - started) * 1e3
+        event_ms = float(driver.call("cuEventElapsedTime", self._begin, self._end))
+        if after is not None:
+            after()
+        return Sample(event_ms=event_ms, host_ms=host_ms)
+
+    def close(self) -> None:
+        """Gives the flush buffer back."""
+        self._driver.free(self._flush)

@@ -1,0 +1,85 @@
+"""Everything that is known about a candidate when it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptxbench.core import (
+    Artifact,
+    Candidate,
+    InstructionReport,
+    LaunchPlan,
+    Observation,
+    OutputReport,
+    Rejection,
+    Task,
+    TimingReport,
+    WorkloadReport,
+)
+from ptxbench.judge.correctness import judge_outputs
+from ptxbench.tasks import Problem, Tensor
+
+
+@dataclass(frozen=True)
+class Run:
+    """One replay of a plan and the judged outputs; ``reports`` is empty where a fault left nothing to judge."""
+
+    sizes: dict[str, int]
+    tier: str
+    distribution: str
+    observation: Observation
+    reports: dict[str, OutputReport]
+
+    @property
+    def schedule(self) -> str:
+        """The schedule's label; empty on hardware."""
+        return self.observation.schedule.label if self.observation.schedule else ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run finished and every output is right."""
+        return self.observation.fault is None and all(report.ok for report in self.reports.values())
+
+    @property
+    def where(self) -> str:
+        """Sizes, inputs and schedule in words, for messages."""
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        return f"at {sizes} on {self.distribution} inputs" + (f" with {self.schedule}" if self.schedule else "")
+
+    def workload_report(self) -> WorkloadReport:
+        """What the verdict keeps of this run."""
+        return WorkloadReport(
+            sizes=self.sizes, tier=self.tier, distribution=self.distribution,
+            schedule=self.schedule, outputs=self.reports,
+        )
+
+
+def judge_run(problem: Problem, observation: Observation, outputs: Mapping[str, Tensor]) -> Run:
+    """Judges the outputs of one replay on the inputs of ``problem``; after a fault they are not looked at."""
+    reports = {} if observation.fault else judge_outputs(problem, outputs)
+    return Run(problem.sizes, problem.workload.tier, problem.distribution, observation, reports)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the stages found, as far as they went. A stage that refused the candidate leaves ``rejection``.
+
+    ``plans`` and ``runs`` stand in the order in which they were made. ``instructions`` is None until a run was counted, and
+    ``timing`` unless the device can time. ``device`` describes the device, ``seeds`` are those of the inputs.
+    """
+
+    task: Task
+    candidate: Candidate
+    device: dict[str, Any]
+    artifact: Artifact | None = None
+    rejection: Rejection | None = None
+    plans: tuple[LaunchPlan, ...] = ()
+    runs: tuple[Run, ...] = ()
+    instructions: InstructionReport | None = None
+    timing: TimingReport | None = None
+    strict: bool = False
+    seeds: tuple[int, ...] = ()
+    stages_s: dict[str, float] = field(default_factory=dict[str, float])
+    versions: dict[str, str] = field(default_factory=dict[str, str])

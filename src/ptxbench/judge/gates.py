@@ -1,0 +1,44 @@
+"""The gates of tier 2, in order, with the sentence that each failure deserves."""
+
+from __future__ import annotations
+
+from ptxbench.core import InstructionReport, Outcome, Rejection, Target, matrix_family
+from ptxbench.judge.instructions import CARRIED_LOWER, FOLLOWED_LOWER, OTHER_MATH_UPPER
+
+
+def instruction_gate(report: InstructionReport, target: Target) -> Rejection | None:
+    """Why the target's matrix instruction did not carry the work, or None if it did."""
+    name = matrix_family(target).name
+    family = report.families[name]
+    other = report.other_math_share or 0.0
+    carried = family.carried or 0.0
+    followed = report.perturbation_followed
+    if family.compiled == 0:
+        claimed = family.claimed > 0
+        return _missing(
+            f"The machine code has no {name} instruction" + (", although the source has." if claimed else "."),
+            "ptxas deletes matrix instructions whose accumulators are never read; use their results." if claimed
+            else f"Compute the products with {name} through inline PTX.",
+        )
+    if family.executed == 0:
+        return _missing(f"{name} is in the machine code but was never executed.", "Remove the condition that skips it.")
+    if carried < CARRIED_LOWER:
+        return _missing(
+            f"{name} carried {carried:.1%} of the task's work; at least {CARRIED_LOWER:.0%} is needed.",
+            "Move the remaining products to it, and use the operand type of the task.",
+        )
+    if other > OTHER_MATH_UPPER:
+        return _missing(
+            f"Other arithmetic amounts to {other:.1%} of the task's work; at most {OTHER_MATH_UPPER:.0%} is allowed.",
+            f"Products must come from {name}, not from scalar, packed or mma.sync arithmetic beside it.",
+        )
+    if followed is not None and followed < FOLLOWED_LOWER:
+        return _missing(
+            f"Only {followed:.1%} of the output depends on {name} as it should; at least {FOLLOWED_LOWER:.0%} is needed.",
+            f"The results of {name} must reach the outputs.",
+        )
+    return None
+
+
+def _missing(reason: str, advice: str) -> Rejection:
+    return Rejection(outcome=Outcome.INSTRUCTION_MISSING, reason=reason, advice=advice)

@@ -1,0 +1,140 @@
+"""Verdicts as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ptxbench.core import FamilyReport, Hazard, Verdict
+
+
+def style_of(verdict: Verdict) -> str:
+    """Green for accepted, yellow for right but not carried, red for the rest."""
+    if verdict.outcome.accepted:
+        return "green"
+    return "yellow" if verdict.outcome.value == "instruction_missing" else "red"
+
+
+def worst_error(verdict: Verdict) -> float | None:
+    """The largest RMS error ratio over all workloads and outputs (1 is honest); None if nothing was compared."""
+    ratios = [
+        output.rms_ratio
+        for workload in verdict.correctness.workloads
+        for output in workload.outputs.values()
+        if output.rms_ratio is not None
+    ]
+    return max(ratios, default=None)
+
+
+def matrix_report(verdict: Verdict) -> FamilyReport | None:
+    """The four numbers of the target's own matrix instruction."""
+    return verdict.instructions.families.get(verdict.target.sheet.matrix_family)
+
+
+def number(value: float | None) -> str:
+    """A figure for a narrow column; an en dash where there is none."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:.3g}"
+    return f"{value:.2f}"
+
+
+def four_numbers(report: FamilyReport | None) -> str:
+    """``claimed/compiled/executed/carried``."""
+    if report is None:
+        return "–"
+    return f"{report.claimed}/{report.compiled}/{report.executed}/{number(report.carried)}"
+
+
+def summary_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
+    """One row per candidate: outcome, error, the four numbers of the matrix family, findings and the reason."""
+    table = Table(title=title or None, title_justify="left", show_lines=False, pad_edge=False)
+    table.add_column("candidate", overflow="fold")
+    table.add_column("target")
+    table.add_column("outcome")
+    table.add_column("error", justify="right")
+    table.add_column("claimed/compiled/\nexecuted/carried", justify="right")
+    table.add_column("hazards", justify="right")
+    table.add_column("reason", overflow="fold", ratio=1)
+    for verdict in verdicts:
+        table.add_row(
+            verdict.origin or verdict.source_digest[:12],
+            verdict.target.value,
+            Text(verdict.outcome.value, style=style_of(verdict)),
+            number(worst_error(verdict)),
+            four_numbers(matrix_report(verdict)),
+            str(len(verdict.hazards)) if verdict.hazards else "–",
+            verdict.reason,
+        )
+    return table
+
+
+def verdict_view(verdict: Verdict) -> RenderableType:
+    """One verdict in full: the outcome, then what each tier found."""
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (verdict.outcome.value, f"bold {style_of(verdict)}"), f"  {verdict.task} on {verdict.target.value}"
+        ),
+        Text(verdict.reason),
+    ]
+    if verdict.advice:
+        parts.append(Text(verdict.advice, style="italic"))
+    parts += [Text(f"  {line}") for line in verdict.detail]
+    parts += [Text(f"  kernel.cu:{remark.line}: {remark.severity}: {remark.message}") for remark in verdict.remarks]
+    if verdict.correctness.workloads:
+        parts.append(_correctness_table(verdict))
+    if verdict.instructions.families:
+        parts.append(_instruction_table(verdict))
+    parts += [_hazard_text(hazard) for hazard in verdict.hazards]
+    if verdict.timing:
+        timing = verdict.timing
+        parts.append(
+            Text(
+                f"{timing.ms:.4f} ms, {timing.tflops:.0f} TFLOP/s, {timing.speedup.median:.3f} × {timing.baseline} "
+                f"[{timing.speedup.low:.3f}, {timing.speedup.high:.3f}], {timing.speed_of_light:.0%} of speed of light"
+            )
+        )
+    return Group(*parts)
+
+
+def _correctness_table(verdict: Verdict) -> Table:
+    table = Table(pad_edge=False)
+    for name in ("sizes", "inputs", "schedule", "output"):
+        table.add_column(name, overflow="fold")
+    for name in ("error", "worst block", "largest"):
+        table.add_column(name, justify="right")
+    table.add_column("where", overflow="fold")
+    for workload in verdict.correctness.workloads:
+        for name, output in workload.outputs.items():
+            table.add_row(
+                " ".join(f"{key}={value}" for key, value in workload.sizes.items()),
+                workload.distribution,
+                workload.schedule,
+                name,
+                Text(number(output.rms_ratio), style="green" if output.ok else "red"),
+                number(output.worst_block_ratio),
+                number(output.max_ratio),
+                output.pattern,
+            )
+    return table
+
+
+def _instruction_table(verdict: Verdict) -> Table:
+    table = Table(pad_edge=False)
+    table.add_column("family")
+    for name in ("claimed", "compiled", "executed", "carried"):
+        table.add_column(name, justify="right")
+    for name, family in verdict.instructions.families.items():
+        table.add_row(name, str(family.claimed), str(family.compiled), str(family.executed), number(family.carried))
+    return table
+
+
+def _hazard_text(hazard: Hazard) -> Text:
+    style = "red" if hazard.severity == "race" else "yellow"
+    place = f"kernel.cu:{hazard.source_line}: " if hazard.source_line else ""
+    times = f" ({hazard.occurrences} times)" if hazard.occurrences > 1 else ""
+    return Text.assemble((f"{hazard.severity} ", style), f"{place}{hazard.message}{times} {hazard.advice}")

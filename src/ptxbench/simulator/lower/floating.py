@@ -1,0 +1,169 @@
+"""Floating-point arithmetic. Machine ops are named by base and type; attributes are (rounding, flags).
+
+The flags mirror ``FloatFlag`` in ``machine/float_format.hpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from ptxbench.simulator.lower.image import LoweredInstruction
+from ptxbench.simulator.lower.site import Rules, Site
+
+ROUNDINGS: Final = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
+FTZ, SAT, RELU, NAN, XORSIGN = 1, 2, 4, 8, 16
+
+HALVES: Final = ("f16", "f16x2", "bf16", "bf16x2")
+_SINGLE: Final = ("f32", "f64")
+_TYPES: Final = (*HALVES, *_SINGLE, "f32x2")
+_F16: Final = ("f16", "f16x2")
+
+
+def _flags(site: Site, *allowed: tuple[str, int]) -> dict[str, int]:
+    return {name: flag for name, flag in allowed if site.take(name)}
+
+
+def _check(site: Site, flags: Collection[str], type_name: str, valid: dict[str, Sequence[str]]) -> None:
+    for flag in flags:
+        if type_name not in valid[flag]:
+            site.refuse(f".{flag} does not go with .{type_name}")
+
+
+def _emit(
+    site: Site, type_name: str, sources: Sequence[int], rounding: int, flags: Collection[int], *, base: str = ""
+) -> LoweredInstruction:
+    d, *rest = site.arguments(*(count + 1 for count in sources))
+    return site.emit(
+        f"{base or site.base}.{type_name}",
+        site.destination(d, type_name), [site.source(operand, type_name) for operand in rest],
+        attributes=[rounding, sum(flags)],
+    )  # fmt: skip
+
+
+def _rounding(site: Site, type_name: str, default: int | None = 0) -> int:
+    rounding = site.pick(ROUNDINGS, default)
+    if rounding and type_name in HALVES:
+        site.refuse(f".{type_name} is rounded to nearest only")
+    return rounding
+
+
+def _type(site: Site, allowed: Sequence[str]) -> str:
+    """The type, which is the last modifier; it is consumed first so that what else is allowed can depend on it."""
+    if not site.modifiers or site.modifiers[-1] not in allowed:
+        site.refuse("needs one of ." + ", .".join(allowed) + " as its type")
+    return site.choose(allowed)
+
+
+def add_sub_mul(site: Site) -> LoweredInstruction:
+    """``add``, ``sub`` and ``mul``."""
+    type_name = _type(site, _TYPES)
+    rounding = _rounding(site, type_name)
+    flags = _flags(site, ("ftz", FTZ), ("sat", SAT))
+    _check(site, flags, type_name, {"ftz": ("f32", "f32x2", *_F16), "sat": ("f32", *_F16)})
+    return _emit(site, type_name, (2,), rounding, flags.values())
+
+
+def fma(site: Site) -> LoweredInstruction:
+    """``fma``, and ``mad`` of floats, which is the same."""
+    type_name = _type(site, _TYPES)
+    rounding = _rounding(site, type_name, None)
+    flags = _flags(site, ("ftz", FTZ), ("sat", SAT), ("relu", RELU))
+    _check(site, flags, type_name, {"ftz": ("f32", "f32x2", *_F16), "sat": ("f32", *_F16), "relu": HALVES})
+    return _emit(site, type_name, (3,), rounding, flags.values(), base="fma")
+
+
+def div(site: Site) -> LoweredInstruction:
+    """``div``; the approximate forms are computed exactly, which is within their error bounds."""
+    type_name = _type(site, _SINGLE)
+    approximate = type_name == "f32" and site.choose(("approx", "full"), "") != ""
+    rounding = 0 if approximate else _rounding(site, type_name, None)
+    flags = _flags(site, ("ftz", FTZ)) if type_name == "f32" else {}
+    return _emit(site, type_name, (2,), rounding, flags.values())
+
+
+def _root(site: Site) -> LoweredInstruction:
+    """``rcp`` and ``sqrt``."""
+    type_name = _type(site, _SINGLE)
+    approximate = site.take("approx")
+    if approximate and type_name == "f64":
+        site.refuse("the approximate form in double precision is not supported")
+    rounding = 0 if approximate else _rounding(site, type_name, None)
+    flags = _flags(site, ("ftz", FTZ)) if type_name == "f32" else {}
+    return _emit(site, type_name, (1,), rounding, flags.values())
+
+
+def _rsqrt(site: Site) -> LoweredInstruction:
+    type_name = _type(site, _SINGLE)
+    site.expect("approx")
+    flags = _flags(site, ("ftz", FTZ))
+    if flags and type_name == "f64":
+        site.refuse("the .ftz form in double precision is not supported")
+    return _emit(site, type_name, (1,), 0, flags.values())
+
+
+def _approximate(site: Site) -> LoweredInstruction:
+    """``ex2``, ``tanh`` (halves too), ``lg2``, ``sin``, ``cos``."""
+    type_name = _type(site, ("f32", *HALVES) if site.base in ("ex2", "tanh") else ("f32",))
+    site.expect("approx")
+    flags = _flags(site, ("ftz", FTZ))
+    if flags and (site.base == "tanh" or type_name in _F16):
+        site.refuse(".ftz is not supported here")
+    return _emit(site, type_name, (1,), 0, flags.values())
+
+
+def min_max(site: Site) -> LoweredInstruction:
+    """``min`` and ``max`` of two values, or of three in single precision."""
+    type_name = _type(site, (*HALVES, *_SINGLE))
+    flags = _flags(site, ("ftz", FTZ), ("NaN", NAN))
+    if site.take("xorsign"):
+        site.expect("abs")
+        flags["xorsign"] = XORSIGN
+    valid = {"ftz": ("f32", *_F16), "NaN": ("f32", *HALVES), "xorsign": ("f32", *HALVES)}
+    _check(site, flags, type_name, valid)
+    return _emit(site, type_name, (2, 3) if type_name == "f32" else (2,), 0, flags.values())
+
+
+def abs_neg(site: Site) -> LoweredInstruction:
+    """``abs`` and ``neg``."""
+    type_name = _type(site, (*HALVES, *_SINGLE))
+    flags = _flags(site, ("ftz", FTZ))
+    _check(site, flags, type_name, {"ftz": ("f32", *_F16)})
+    return _emit(site, type_name, (1,), 0, flags.values())
+
+
+def _copysign(site: Site) -> LoweredInstruction:
+    return _emit(site, _type(site, _SINGLE), (2,), 0, ())
+
+
+_PROPERTIES: Final = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+
+
+def _testp(site: Site) -> LoweredInstruction:
+    """Machine op ``testp.<type>``: p, a; the attribute numbers the property in the order of `_PROPERTIES`."""
+    type_name = _type(site, _SINGLE)
+    test = _PROPERTIES.index(site.choose(_PROPERTIES))
+    p, a = site.arguments(2)
+    return site.emit(
+        f"testp.{type_name}", site.destination(p, "pred"), site.source(a, type_name), attributes=[test]
+    )
+
+
+def is_float(operand_type: str) -> bool:
+    """Whether a base opcode that exists for integers and floats is meant for floats."""
+    return operand_type in _TYPES
+
+
+RULES: Final[Rules] = {
+    "copysign": _copysign,
+    "cos": _approximate,
+    "ex2": _approximate,
+    "fma": fma,
+    "lg2": _approximate,
+    "rcp": _root,
+    "rsqrt": _rsqrt,
+    "sin": _approximate,
+    "sqrt": _root,
+    "tanh": _approximate,
+    "testp": _testp,
+}

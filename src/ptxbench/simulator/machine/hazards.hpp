@@ -1,0 +1,58 @@
+// Faults that end a run and hazards that do not: kinds, severities and advice.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "insn.hpp"
+
+namespace ptx {
+
+// Names of ptxbench.core.FaultKind.
+enum class FaultKind : u8 {
+  kImpossibleLaunch, kIllegalAddress, kMisalignedAddress, kIllegalInstruction, kTrap, kOutOfMemory, kDeadlock,
+  kTimeLimit, kStrayWrite, kCancelled,
+};
+std::string_view fault_name(FaultKind kind);
+
+// One line of a deadlock report: where, and what is waited for.
+struct FaultDetail {
+  i64 position = -1;
+  std::string text;
+};
+
+struct Fault {
+  FaultKind kind;
+  std::string message;
+  std::string advice;
+  i64 kernel = -1;
+  i64 position = -1;
+  std::vector<FaultDetail> detail = {};
+};
+
+enum class HazardKind : u8 {
+  kUninitialisedShared, kUninitialisedTensorMemory, kMissingProxyFence, kMissingWgmmaFence, kUnwaitedBulkStore,
+  kUnfinishedCopy, kUnwaitedWgmma, kTensorMemoryLeak, kUnwaitedTensorLoad, kUnfinishedProduct, kUnwaitedAsyncCopy,
+  kInactiveLaneRead, kUnwaitedTensorStore,
+};
+
+struct HazardInfo {
+  std::string_view id;
+  bool race;
+  std::string_view advice;
+};
+const HazardInfo& hazard_info(HazardKind kind);
+
+struct Hazard {
+  HazardKind kind;
+  u32 kernel;
+  u32 position;
+  u64 occurrences = 0;
+  std::string detail;
+};
+
+// printf-style formatting into a string.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+}  // namespace ptx

@@ -1,0 +1,206 @@
+// ld, st, prefetch and the conversions between address spaces.
+//
+// ld: operands = destinations, address; attributes = space, bytes of an element, elements, extension, poll
+// st: operands = address, sources; attributes = space, bytes of an element, elements
+#include <cstring>
+
+#include "machine.hpp"
+
+namespace ptx {
+namespace {
+
+enum Extension : i32 { kZero, kSign16, kSign32, kSign64 };
+
+struct LoadForm {
+  Space space;
+  u32 bytes, count;
+  Extension extension;
+  bool poll;
+};
+
+u64 extend(u64 value, u32 bytes, Extension extension) {
+  if (extension == kZero) return value;
+  const i64 wide = bytes == 1 ? i64(i8(value)) : bytes == 2 ? i64(i16(value)) : bytes == 4 ? i64(i32(value)) : i64(value);
+  return extension == kSign16 ? u64(wide) & 0xffff : extension == kSign32 ? u64(wide) & 0xffffffff : u64(wide);
+}
+
+void put(Warp& warp, const Operand& operand, u32 lane, const u8* data, const LoadForm& form) {
+  if (operand.kind == Operand::kNone) return;
+  if (operand.kind == Operand::kRow128) {
+    std::memcpy(&warp.row64(operand.slot)[lane], data, 8);
+    std::memcpy(&warp.row64(operand.slot + 2)[lane], data + 8, 8);
+    return;
+  }
+  u64 value = 0;
+  std::memcpy(&value, data, form.bytes);
+  value = extend(value, form.bytes, form.extension);
+  if (operand.kind == Operand::kRow64)
+    warp.row64(operand.slot)[lane] = value;
+  else
+    warp.row(operand.slot)[lane] = u32(value);
+}
+
+void get(const Warp& warp, const Operand& operand, u32 lane, u8* data, u32 bytes) {
+  const u32* row = warp.row(operand.slot);
+  if (operand.kind == Operand::kRow) {
+    std::memcpy(data, row + lane, bytes);
+  } else if (operand.kind == Operand::kRow64) {
+    std::memcpy(data, reinterpret_cast<const u64*>(row) + lane, bytes);
+  } else {
+    std::memcpy(data, reinterpret_cast<const u64*>(row) + lane, 8);
+    std::memcpy(data + 8, reinterpret_cast<const u64*>(row) + kLanes + lane, 8);
+  }
+}
+
+// A 32-bit load of the whole warp from its own shared memory; false leaves it to the general path.
+bool load_shared_words(Warp& warp, const Insn& insn, u32 mask) {
+  Cta& cta = *warp.cta;
+  const u32* address = warp.row(insn.ops[1].slot);
+  const u32 base = cta.rank << kRankShift, offset = u32(insn.ops[1].imm);
+  u32 bad = 0;
+  for (u32 lane = 0; lane < kLanes; ++lane) {
+    const u32 at = address[lane] + offset - base;
+    const bool inside = at >= kReservedShared && at + 4 <= cta.shared_bytes && !(at & 3);
+    bad |= u32(!inside) << lane;
+  }
+  if (bad & mask) return false;
+  u32* destination = warp.row(insn.ops[0].slot);
+  u32 invalid = 0;
+  for_lanes(mask, [&](u32 lane) {
+    const u32 at = address[lane] + offset - base;
+    u32 flags;
+    std::memcpy(&flags, &cta.valid[at], 4);
+    invalid |= u32(flags != 0x01010101u) << lane;
+    std::memcpy(&destination[lane], cta.shared_data(at), 4);
+  });
+  for_lanes(invalid, [&](u32 lane) {
+    cta.check_initialised({&warp, &insn, lane}, address[lane] + offset - base, 4);
+  });
+  return true;
+}
+
+Step ld(Warp& warp, const Insn& insn, u32 mask) {
+  const LoadForm form{Space(insn.attr[0]), u32(insn.attr[1]), u32(insn.attr[2]), Extension(insn.attr[3]), insn.attr[4] != 0};
+  const Operand& address = insn.ops[form.count];
+  if (form.poll) warp.yield();
+  if (form.space == Space::kSharedCta && form.bytes == 4 && form.count == 1 && address.kind == Operand::kMem &&
+      insn.ops[0].kind == Operand::kRow && load_shared_words(warp, insn, mask))
+    return Step::kNext;
+  const u32 bytes = form.bytes * form.count;
+  // A destination may be the address register, so all lanes are loaded before any is written.
+  alignas(64) u8 loaded[kLanes][64];
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const Location from = locate(place, address, form.space, bytes, bytes, Access::kRead);
+    if (from.cta) from.cta->check_initialised(place, from.offset, bytes);
+    std::memcpy(loaded[lane], from.data, bytes);
+  });
+  for (u32 element = 0; element < form.count; ++element)
+    for_lanes(mask, [&](u32 lane) { put(warp, insn.ops[element], lane, loaded[lane] + element * form.bytes, form); });
+  return Step::kNext;
+}
+
+Step st(Warp& warp, const Insn& insn, u32 mask) {
+  const Space space = Space(insn.attr[0]);
+  const u32 element_bytes = u32(insn.attr[1]), count = u32(insn.attr[2]), bytes = element_bytes * count;
+  for_lanes(mask, [&](u32 lane) {
+    const Location to = locate({&warp, &insn, lane}, insn.ops[0], space, bytes, bytes, Access::kWrite);
+    for (u32 element = 0; element < count; ++element)
+      get(warp, insn.ops[1 + element], lane, to.data + element * element_bytes, element_bytes);
+    if (to.cta) to.cta->wrote_generic(to.offset, bytes, warp);
+  });
+  if (space != Space::kLocal) warp.run->event();
+  return Step::kNext;
+}
+
+// A hint about an address, which has to be mapped. Operand: address; attribute: space, bytes.
+Step touch(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    locate({&warp, &insn, lane}, insn.ops[0], Space(insn.attr[0]), u32(insn.attr[1]), 1, Access::kRead);
+  });
+  return Step::kNext;
+}
+
+Step no_effect(Warp&, const Insn&, u32) { return Step::kNext; }
+
+u64 read_address(const Warp& warp, const Operand& operand, u32 lane) {
+  const u32* row = warp.row(operand.slot);
+  return operand.kind == Operand::kRow64 ? reinterpret_cast<const u64*>(row)[lane] : row[lane];
+}
+
+void write_address(Warp& warp, const Operand& operand, u32 lane, u64 value) {
+  if (operand.kind == Operand::kRow64)
+    warp.row64(operand.slot)[lane] = value;
+  else
+    warp.row(operand.slot)[lane] = u32(value);
+}
+
+// cvta to generic. Local, parameter and global addresses are generic already. Attribute: space.
+Step cvta(Warp& warp, const Insn& insn, u32 mask) {
+  const Space space = Space(insn.attr[0]);
+  const bool shared = space == Space::kSharedCta || space == Space::kSharedCluster;
+  for_lanes(mask, [&](u32 lane) {
+    const u64 address = read_address(warp, insn.ops[1], lane);
+    write_address(warp, insn.ops[0], lane, shared ? kSharedWindow | u32(address) : address);
+  });
+  return Step::kNext;
+}
+
+Step cvta_to(Warp& warp, const Insn& insn, u32 mask) {
+  const Space space = Space(insn.attr[0]);
+  const bool shared = space == Space::kSharedCta || space == Space::kSharedCluster;
+  for_lanes(mask, [&](u32 lane) {
+    const u64 address = read_address(warp, insn.ops[1], lane);
+    write_address(warp, insn.ops[0], lane, shared ? u32(address) : address);
+  });
+  return Step::kNext;
+}
+
+Step isspacep(Warp& warp, const Insn& insn, u32 mask) {
+  u32 inside = 0;
+  for_lanes(mask, [&](u32 lane) {
+    const u64 address = read_address(warp, insn.ops[1], lane);
+    const bool own = is_shared(address) && u32(address) >> kRankShift == warp.cta->rank;
+    const u64 window = address >> 32;
+    bool in = false;
+    switch (Space(insn.attr[0])) {
+      case Space::kSharedCta: in = own; break;
+      case Space::kSharedCluster: in = is_shared(address); break;
+      case Space::kLocal: in = is_local(address); break;
+      case Space::kParam: in = window == kParameterWindow >> 32; break;
+      default: in = address >= kGlobalStart; break;
+    }
+    inside |= u32(in) << lane;
+  });
+  warp.set_pred(insn.ops[0], mask, inside);
+  return Step::kNext;
+}
+
+// mapa: operands = destination, address, rank. A generic address keeps its window bits.
+Step mapa(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    const u64 address = read_address(warp, insn.ops[1], lane);
+    const u64 rank = warp.row(insn.ops[2].slot)[lane] & 0xff;
+    write_address(warp, insn.ops[0], lane, (address & ~u64(0xff000000)) | rank << kRankShift);
+  });
+  return Step::kNext;
+}
+
+// getctarank: operands = destination, address.
+Step getctarank(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    warp.row(insn.ops[0].slot)[lane] = u32(read_address(warp, insn.ops[1], lane)) >> kRankShift;
+  });
+  return Step::kNext;
+}
+
+constexpr NamedHandler kTable[] = {
+    {"ld", ld},           {"st", st},     {"touch", touch},           {"no_effect", no_effect}, {"cvta", cvta}, {"cvta.to", cvta_to},
+    {"isspacep", isspacep}, {"mapa", mapa}, {"getctarank", getctarank},
+};
+
+}  // namespace
+
+std::span<const NamedHandler> loadstore_handlers() { return kTable; }
+
+}  // namespace ptx

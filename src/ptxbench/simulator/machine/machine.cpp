@@ -1,0 +1,170 @@
+// Construction of warps, CTAs and clusters, and the tracking of shared memory.
+#include "machine.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "copies.hpp"
+#include "tensor_memory.hpp"
+#include "wgmma.hpp"
+
+namespace ptx {
+
+AlignedWords::AlignedWords(size_t words, u32 fill) : size_(words) {
+  const size_t bytes = (std::max<size_t>(words, 1) * 4 + 63) / 64 * 64;
+  words_.reset(static_cast<u32*>(std::aligned_alloc(64, bytes)));
+  if (!words_) throw std::bad_alloc();
+  std::fill_n(words_.get(), words, fill);
+}
+
+void AlignedWords::Free::operator()(u32* p) const { std::free(p); }
+
+Warp::Warp(Cta& owner, u32 number, u32 lane_mask)
+    : live(lane_mask), lanes(lane_mask), index(number), rows_count(owner.cluster->launch->kernel->rows), cta(&owner),
+      launch(owner.cluster->launch), run(launch->run), local(size_t(launch->kernel->local_bytes) * kLanes, 0xd5),
+      storage_(size_t(rows_count) * kLanes, kPoison) {
+  rows = storage_.data();
+  splits.push_back({0, live});
+}
+
+Warp::~Warp() = default;
+
+void Warp::illegal(const Insn& insn, std::string message) {
+  throw Fault{FaultKind::kIllegalInstruction, insn.text + ": " + message + " (" + name() + ")", "",
+              launch->kernel->index, insn.position};
+}
+
+void Warp::unwatch() {
+  for (const i32 slot : watch_list) watched[slot] = 0;
+  watch_list.clear();
+}
+
+std::string Warp::name() const {
+  return format("CTA (%u,%u,%u) warp %u", cta->id[0], cta->id[1], cta->id[2], index);
+}
+
+u64 Warp::state_hash() const {
+  u64 hash = 0x9e3779b97f4a7c15ull;
+  const auto mix = [&](const void* data, size_t bytes) {
+    const u8* at = static_cast<const u8*>(data);
+    for (; bytes >= 8; at += 8, bytes -= 8) {
+      u64 word;
+      std::memcpy(&word, at, 8);
+      hash = (hash ^ word) * 0xff51afd7ed558ccdull;
+      hash ^= hash >> 32;
+    }
+    for (; bytes; ++at, --bytes) hash = (hash ^ *at) * 0x100000001b3ull;
+  };
+  mix(rows, size_t(rows_count) * kLanes * 4);
+  mix(local.data(), local.size());
+  for (const Split& split : splits) {
+    const u64 word = u64(split.pc) << 32 | split.mask;
+    mix(&word, sizeof word);
+  }
+  return hash;
+}
+
+Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank) {
+  const Launch& launch = *owner.launch;
+  const Dim3& shape = launch.cluster;
+  id[0] = owner.origin[0] + rank % shape.x;
+  id[1] = owner.origin[1] + rank / shape.x % shape.y;
+  id[2] = owner.origin[2] + rank / shape.x / shape.y;
+  shared_bytes = launch.kernel->dynamic_offset() + launch.dynamic_shared;
+  const size_t padded = (size_t(shared_bytes) + 15) / 16 * 16;
+  shared = AlignedWords(padded / 4, kPoison);
+  valid.assign(padded, 0);
+  dirty.assign(padded / 16, 0);
+  mbarrier_index.assign(padded / 8, 0);
+  barriers.resize(16);
+  if (launch.run->options.tensor_memory_columns) tensor_memory = std::make_unique<TensorMemory>();
+  const u32 threads = launch.threads();
+  for (u32 first = 0; first < threads; first += kLanes) {
+    const u32 count = std::min<u32>(kLanes, threads - first);
+    warps.push_back(std::make_unique<Warp>(*this, first / kLanes, count == 32 ? kFullMask : (1u << count) - 1));
+  }
+  live_warps = u32(warps.size());
+}
+
+Cta::~Cta() = default;
+
+void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
+  std::memset(&valid[offset], 1, bytes);
+  const u64 number = u64(writer.cta->rank) * writer.launch->warps_per_cta() + writer.index + 1;
+  const u64 stamp = writer.run->proxy_clock << 16 | number;
+  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) dirty[granule] = stamp;
+}
+
+void Cta::wrote_async(u32 offset, u32 bytes) {
+  std::memset(&valid[offset], 1, bytes);
+  std::fill(dirty.begin() + (offset >> 4), dirty.begin() + ((offset + bytes - 1) >> 4) + 1, 0);
+}
+
+void Cta::check_initialised(const Place& place, u32 offset, u32 bytes) {
+  const u8* first_invalid = static_cast<const u8*>(std::memchr(&valid[offset], 0, bytes));
+  if (!first_invalid) return;
+  place.warp->run->hazard(HazardKind::kUninitialisedShared, place, [&] {
+    return format("reads shared byte %u of CTA (%u,%u,%u) that nothing has written",
+                  u32(first_invalid - valid.data()) - kReservedShared, id[0], id[1], id[2]);
+  });
+}
+
+void Cta::check_async_read(const Place& place, u32 offset, u32 bytes) {
+  check_initialised(place, offset, bytes);
+  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) {
+    const u64 stamp = dirty[granule];
+    if (!stamp) continue;
+    const u64 written = stamp >> 16;
+    const Warp& writer = cluster->warp_of(u32(stamp & 0xffff) - 1);
+    if (writer.proxy_fence > written || place.warp->proxy_fence > written) continue;
+    place.warp->run->hazard(HazardKind::kMissingProxyFence, place, [&] {
+      return format("reads shared byte %u through the async proxy; %s wrote it with an ordinary store and no "
+                    "fence.proxy.async followed",
+                    granule * 16 - kReservedShared, writer.name().c_str());
+    });
+    return;
+  }
+}
+
+Cluster::Cluster(Launch& owner, u32 number) : launch(&owner), index(number) {
+  const u32 across = owner.grid.x / owner.cluster.x, down = owner.grid.y / owner.cluster.y;
+  origin[0] = number % across * owner.cluster.x;
+  origin[1] = number / across % down * owner.cluster.y;
+  origin[2] = number / across / down * owner.cluster.z;
+  for (u32 rank = 0; rank < owner.ctas_per_cluster(); ++rank) ctas.push_back(std::make_unique<Cta>(*this, rank));
+  live_warps = owner.ctas_per_cluster() * owner.warps_per_cta();
+}
+
+Cluster::~Cluster() = default;
+
+Warp& Cluster::warp_of(u32 cluster_warp) {
+  const u32 per_cta = launch->warps_per_cta();
+  return *ctas[cluster_warp / per_cta]->warps[cluster_warp % per_cta];
+}
+
+Run::Run(const Module& program, const Options& how, const std::atomic<int>& cancel_flag)
+    : module(program), options(how), cancel(cancel_flag) {
+  sites.resize(module.kernels.size());
+  for (const Kernel& kernel : module.kernels) sites[kernel.index].resize(kernel.code.size());
+  deadline = std::chrono::steady_clock::now() +
+             std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(how.time_limit_s));
+}
+
+void Run::defer(Cluster& cluster, Deferred::Kind kind, std::function<void()> complete) {
+  if (late(kind)) {
+    cluster.deferred.push_back({kind, std::move(complete)});
+    return;
+  }
+  complete();
+  event();
+}
+
+Hazard& Run::find_hazard(HazardKind kind, const Place& place) {
+  const u32 kernel = place.warp->launch->kernel->index, position = place.insn->position;
+  const auto key = std::pair(u32(kind), u64(kernel) << 32 | position);
+  return hazards.try_emplace(key, Hazard{kind, kernel, position, 0, ""}).first->second;
+}
+
+}  // namespace ptx

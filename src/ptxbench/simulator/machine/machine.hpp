@@ -1,0 +1,299 @@
+// The state of a run: warps, CTAs, clusters, and what they share. Handlers see a `Warp` and reach everything from it.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hazards.hpp"
+#include "insn.hpp"
+#include "memory.hpp"
+#include "module.hpp"
+
+namespace ptx {
+
+struct Cta;
+struct Cluster;
+struct Launch;
+struct Run;
+struct WgmmaState;
+struct CopyState;
+struct TensorMemory;
+
+// NaN as bf16, f16, f32 and f64: what registers, shared memory and tensor memory hold before they are written.
+constexpr u32 kPoison = 0x7fd57fd5u;
+
+// Executed counts of one static instruction.
+struct Site {
+  u64 executed = 0;
+  u64 threads = 0;
+  u64 flops = 0;
+  u64 bytes = 0;
+  const char* dtype = "";
+};
+
+// Lanes of a warp that are at the same instruction.
+struct Split {
+  enum State : u8 { kReady, kBlocked, kConverging, kYielded };
+  u32 pc;
+  u32 mask;
+  State state = kReady;
+};
+
+// Memory of 64-byte aligned 32-bit words.
+class AlignedWords {
+ public:
+  AlignedWords() = default;
+  explicit AlignedWords(size_t words, u32 fill);
+  u32* data() const { return words_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(u32* p) const;
+  };
+  std::unique_ptr<u32[], Free> words_;
+  size_t size_ = 0;
+};
+
+struct Warp {
+  Warp(Cta& cta, u32 index, u32 lanes);
+  ~Warp();
+  Warp(const Warp&) = delete;
+  Warp& operator=(const Warp&) = delete;
+
+  u32* row(i32 slot) { return rows + size_t(slot) * kLanes; }
+  const u32* row(i32 slot) const { return rows + size_t(slot) * kLanes; }
+  u64* row64(i32 slot) { return reinterpret_cast<u64*>(row(slot)); }
+
+  // The predicate of every lane as a mask, negation applied.
+  u32 pred(const Operand& operand) const {
+    const u32 bits = row(operand.slot)[0];
+    return operand.imm ? ~bits : bits;
+  }
+  // Writes the predicate of the lanes in `mask`; a sink is ignored.
+  void set_pred(const Operand& operand, u32 mask, u32 value) {
+    if (operand.kind != Operand::kPred) return;
+    u32& bits = row(operand.slot)[0];
+    bits = (bits & ~mask) | (value & mask);
+  }
+
+  // Ends the run with an illegal-instruction fault at this instruction.
+  [[noreturn]] void illegal(const Insn& insn, std::string message);
+
+  // Simulated time: one cycle a warp instruction of the whole run.
+  u64 clock() const;
+  // Ends the warp's time slice after this instruction: it polls something that another warp changes.
+  void yield() { yielded = true; }
+
+  // Reports registers that are read or written before an asynchronous load into them was waited for.
+  void watch(i32 slot) {
+    if (watched.empty()) watched.resize(rows_count);
+    if (!watched[slot]) watched[slot] = 1, watch_list.push_back(slot);
+  }
+  void unwatch();
+
+  u64 state_hash() const;
+  // A mask of the lanes at `pc`, for messages.
+  std::string name() const;
+
+  u32* rows = nullptr;
+  u32 live = 0;
+  u32 lanes;
+  u32 index;
+  u32 rows_count;
+  u32 jump_target = 0;  // set by a handler that returns kJump
+  u32 jump_mask = 0;
+  bool yielded = false;
+  bool independent = false;  // lanes behind a blocked lane may go on (set when nothing else can proceed)
+  bool timed_out = false;    // a blocked try_wait gives up once
+  bool spinning = false;     // proved: repeats the same states until something else changes
+  u64 executed = 0;
+  Cta* cta;
+  Launch* launch;
+  Run* run;
+  std::vector<Split> splits;
+  std::vector<u8> watched;
+  std::vector<i32> watch_list;
+  std::vector<u8> local;  // local_bytes a lane
+  u64 proxy_fence = 0;    // value of the run's proxy clock at the last fence.proxy.async
+
+  // Progress of blocking instructions that are retried.
+  bool barrier_arrived = false;
+  u32 barrier_generation = 0;
+  u32 barrier_bits = 0;
+  u32 cluster_generation = 0;
+  bool cluster_arrived = false;
+
+  std::unique_ptr<WgmmaState> wgmma;
+  std::unique_ptr<CopyState> copies;
+
+  // Cycle detection (Brent) on state hashes at the end of time slices.
+  u64 saved_hash = 0;
+  u64 saved_event = ~0ull;
+  u32 cycle_power = 1;
+  u32 cycle_length = 0;
+
+ private:
+  AlignedWords storage_;
+};
+
+// A place in the program: who executes what, for faults and hazards. Asynchronous work keeps the place of its issue.
+struct Place {
+  Warp* warp = nullptr;
+  const Insn* insn = nullptr;
+  u32 lane = 0;
+};
+
+struct NamedBarrier {
+  u32 arrived = 0;   // threads, in whole warps
+  u32 expected = 0;  // of the current generation; 0 before the first arrival
+  u32 generation = 0;
+  u32 any = 0, all = 1, count = 0;  // reduction in progress
+  u32 result_any = 0, result_all = 0, result_count = 0;
+};
+
+struct MBarrier {
+  u32 expected = 0;
+  u32 pending = 0;
+  i64 tx = 0;
+  u64 phase = 0;
+  bool valid = false;
+};
+
+// Work that takes effect when something waits for it.
+struct Deferred {
+  enum Kind : u8 { kCopy, kProduct };
+  Kind kind;
+  std::function<void()> complete;
+};
+
+struct Cta {
+  Cta(Cluster& cluster, u32 rank);
+  ~Cta();
+
+  // Shared memory of this CTA. Offsets count from the start of the window; the first KiB belongs to the system.
+  u8* shared_data(u32 offset) { return reinterpret_cast<u8*>(shared.data()) + offset; }
+  void wrote_generic(u32 offset, u32 bytes, const Warp& writer);
+  void wrote_async(u32 offset, u32 bytes);
+  void check_initialised(const Place& place, u32 offset, u32 bytes);
+  // A read through the async proxy: initialised, and no generic write that a proxy fence does not separate.
+  void check_async_read(const Place& place, u32 offset, u32 bytes);
+  u32 warps_alive() const;
+
+  Cluster* cluster;
+  u32 rank;
+  u32 id[3];
+  u32 shared_bytes;  // including the reserved KiB
+  AlignedWords shared;
+  std::vector<u8> valid;    // one a byte
+  std::vector<u64> dirty;   // one a 16-byte granule: proxy clock << 16 | writer + 1, or 0
+  std::vector<u16> mbarrier_index;  // one an 8-byte granule: index into mbarriers plus one
+  std::vector<MBarrier> mbarriers;
+  std::vector<NamedBarrier> barriers;
+  std::vector<std::unique_ptr<Warp>> warps;
+  std::unique_ptr<TensorMemory> tensor_memory;
+  u32 live_warps = 0;
+  u32 register_pool = 0;  // registers of the CTA that setmaxnreg.inc may take
+};
+
+struct Cluster {
+  Cluster(Launch& launch, u32 index);
+  ~Cluster();
+  bool finished() const { return live_warps == 0; }
+  Warp& warp_of(u32 cluster_warp);  // by Cta rank * warps per CTA + index
+
+  Launch* launch;
+  u32 index;
+  u32 origin[3];  // CTA coordinates of rank 0
+  std::vector<std::unique_ptr<Cta>> ctas;
+  std::deque<Deferred> deferred;
+  u32 barrier_arrived = 0;  // warps
+  u32 barrier_generation = 0;
+  u32 live_warps = 0;
+};
+
+struct Dim3 {
+  u32 x, y, z;
+  u64 count() const { return u64(x) * y * z; }
+};
+
+// One kernel launch.
+struct Launch {
+  Run* run;
+  const Kernel* kernel;
+  Dim3 grid, block, cluster;
+  u32 dynamic_shared;
+  u64 parameters_base;  // generic address of the parameter block
+  std::vector<u8> parameters;
+  std::vector<Site>* sites;
+  u32 threads() const { return u32(block.count()); }
+  u32 warps_per_cta() const { return (threads() + kLanes - 1) / kLanes; }
+  u32 ctas_per_cluster() const { return u32(cluster.count()); }
+  u32 clusters() const { return u32(grid.count() / cluster.count()); }
+};
+
+struct Options {
+  bool late_copies = false;
+  bool late_products = false;
+  bool reverse = false;
+  u64 seed = 0;
+  float perturbation = 1.0f;
+  u64 step_limit = 0;
+  double time_limit_s = 0;
+  // Limits of the target.
+  u32 sm_count = 1;
+  u32 tensor_memory_columns = 0;
+};
+
+// One replay of a plan: memory, options, what was seen. Nothing is shared between runs but the immutable module.
+struct Run {
+  Run(const Module& module, const Options& options, const std::atomic<int>& cancel);
+
+  // Any change that a waiting warp may see.
+  void event() { ++events; }
+  void defer(Cluster& cluster, Deferred::Kind kind, std::function<void()> complete);
+  bool late(Deferred::Kind kind) const {
+    return kind == Deferred::kCopy ? options.late_copies : options.late_products;
+  }
+  template <class Detail>
+  void hazard(HazardKind kind, const Place& place, Detail detail) {
+    Hazard& found = find_hazard(kind, place);
+    if (!found.occurrences++) found.detail = detail();
+  }
+  Hazard& find_hazard(HazardKind kind, const Place& place);
+  Site& site(const Place& place) { return (*place.warp->launch->sites)[place.insn->position]; }
+
+  const Module& module;
+  Options options;
+  const std::atomic<int>& cancel;
+  GlobalMemory memory;
+  std::vector<u64> global_addresses;  // of the module's variables
+  std::map<std::pair<u32, u64>, Hazard> hazards;
+  std::vector<std::vector<Site>> sites;  // by kernel
+  u64 events = 0;
+  u64 proxy_clock = 1;
+  u64 steps = 0;
+  std::chrono::steady_clock::time_point deadline;
+};
+
+inline u64 Warp::clock() const { return run->steps; }
+
+// Runs a launch to its end; throws `Fault`.
+void run_launch(Run& run, Launch& launch, u32 resident_ctas);
+
+template <class Body>
+inline void for_lanes(u32 mask, Body body) {
+  while (mask) {
+    const u32 lane = __builtin_ctz(mask);
+    mask &= mask - 1;
+    body(lane);
+  }
+}
+
+}  // namespace ptx

@@ -1,0 +1,203 @@
+// mbarrier.*: arrival counts, transaction counts and phases.
+//
+// arrive:      operands = state or none, address, count or none, tx bytes or none; attributes = space, drop, no_complete
+// expect_tx, complete_tx: operands = address, bytes; attribute = space
+// wait:        operands = predicate, address, state or parity; attributes = space, parity, blocking
+#include "mbarrier.hpp"
+
+#include <cstring>
+
+#include "waits.hpp"
+
+namespace ptx {
+namespace {
+
+constexpr u64 kSignature = 0x6d62617272696572ull;  // what the word of a live barrier holds, xor its offset
+constexpr u32 kMaxCount = (1u << 20) - 1;
+constexpr i64 kMaxTx = (1 << 20) - 1;
+
+[[noreturn]] void fail(const Place& place, u32 address, const std::string& what, const char* advice) {
+  throw Fault{FaultKind::kIllegalInstruction,
+              format("%s: the mbarrier at shared address 0x%x %s (%s, lane %u)", place.insn->text.c_str(), address, what.c_str(),
+                     place.warp->name().c_str(), place.lane),
+              advice, place.warp->launch->kernel->index, place.insn->position};
+}
+
+void advance_if_complete(MBarrier& barrier) {
+  if (barrier.pending || barrier.tx) return;
+  ++barrier.phase;
+  barrier.pending = barrier.expected;
+}
+
+void add_tx(const Place& place, u32 address, MBarrier& barrier, i64 bytes) {
+  barrier.tx += bytes;
+  if (barrier.tx > kMaxTx || barrier.tx < -kMaxTx)
+    fail(place, address, format("has a transaction count of %lld, outside +-(2^20-1)", (long long)barrier.tx),
+         "Make the bytes of expect_tx equal to what the copies of the phase deliver.");
+}
+
+// A phase token: pending count in the low 20 bits, phase above.
+u64 token_of(const MBarrier& barrier) { return barrier.phase << 20 | barrier.pending; }
+
+Scope scope_of(const Insn& insn) { return Space(insn.attr[0]) == Space::kSharedCta ? Scope::kCta : Scope::kCluster; }
+
+Step init(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const u32 address = shared_address(place, insn.ops[0], Space(insn.attr[0])), count = warp.row(insn.ops[1].slot)[lane];
+    const Location word = shared_at(place, address, 8, 8, Scope::kCta);
+    if (!count || count > kMaxCount) fail(place, address, format("cannot expect %u arrivals", count), "Use a count from 1 to 2^20-1.");
+    u16& index = word.cta->mbarrier_index[word.offset / 8];
+    if (!index) {
+      word.cta->mbarriers.emplace_back();
+      index = u16(word.cta->mbarriers.size());
+    }
+    word.cta->mbarriers[index - 1u] = {count, count, 0, 0, true};
+    const u64 signature = kSignature ^ word.offset;
+    std::memcpy(word.data, &signature, 8);
+    std::memset(&word.cta->valid[word.offset], 1, 8);
+  });
+  warp.run->event();
+  return Step::kNext;
+}
+
+Step inval(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const u32 address = shared_address(place, insn.ops[0], Space(insn.attr[0]));
+    mbarrier_at(place, address, Scope::kCta).valid = false;
+    const Location word = shared_at(place, address, 8, 8, Scope::kCta);
+    std::memset(&word.cta->valid[word.offset], 0, 8);
+  });
+  warp.run->event();
+  return Step::kNext;
+}
+
+Step arrive(Warp& warp, const Insn& insn, u32 mask) {
+  const bool drop = insn.attr[1], no_complete = insn.attr[2];
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const u32 address = shared_address(place, insn.ops[1], Space(insn.attr[0]));
+    MBarrier& barrier = mbarrier_at(place, address, scope_of(insn));
+    const u32 count = insn.ops[2].kind == Operand::kNone ? 1 : warp.row(insn.ops[2].slot)[lane];
+    if (insn.ops[0].kind == Operand::kRow64) warp.row64(insn.ops[0].slot)[lane] = token_of(barrier);
+    if (insn.ops[3].kind != Operand::kNone) add_tx(place, address, barrier, i64(warp.row(insn.ops[3].slot)[lane]));
+    if (no_complete && count >= barrier.pending)
+      fail(place, address, "would complete its phase by an arrival with .noComplete", "Drop .noComplete or arrive with a smaller count.");
+    if (drop) {
+      if (count > barrier.expected) fail(place, address, "has fewer expected arrivals than are dropped", "Check the counts.");
+      barrier.expected -= count;
+    }
+    mbarrier_arrive(place, address, scope_of(insn), count);
+  });
+  return Step::kNext;
+}
+
+Step expect_tx(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    mbarrier_expect_tx(place, shared_address(place, insn.ops[0], Space(insn.attr[0])), scope_of(insn), i64(warp.row(insn.ops[1].slot)[lane]));
+  });
+  return Step::kNext;
+}
+
+Step complete_tx(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    mbarrier_complete_tx(place, shared_address(place, insn.ops[0], Space(insn.attr[0])), scope_of(insn), i64(warp.row(insn.ops[1].slot)[lane]));
+  });
+  return Step::kNext;
+}
+
+bool phase_done(Warp& warp, const Insn& insn, const MBarrier& barrier, u32 lane) {
+  if (!insn.attr[1]) return barrier.phase != warp.row64(insn.ops[2].slot)[lane] >> 20;
+  return (barrier.phase & 1) != (warp.row(insn.ops[2].slot)[lane] & 1);
+}
+
+// test_wait and try_wait. A try_wait suspends its lanes until one of them is satisfied, or until the scheduler lets it give up.
+Step wait(Warp& warp, const Insn& insn, u32 mask) {
+  u32 done = 0;
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const MBarrier& barrier = mbarrier_at(place, shared_address(place, insn.ops[1], Space(insn.attr[0])), Scope::kCta);
+    done |= u32(phase_done(warp, insn, barrier, lane)) << lane;
+  });
+  if (!done && insn.attr[2]) {
+    if (!warp.timed_out) return Step::kBlock;
+    warp.timed_out = false;
+  }
+  if (done != mask) warp.yield();
+  warp.set_pred(insn.ops[0], mask, done);
+  return Step::kNext;
+}
+
+Step pending_count(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) {
+    warp.row(insn.ops[0].slot)[lane] = u32(warp.row64(insn.ops[1].slot)[lane]) & kMaxCount;
+  });
+  return Step::kNext;
+}
+
+std::string describe_wait(Warp& warp, const Insn& insn, u32 mask) {
+  const u32 lane = u32(__builtin_ctz(mask));
+  const Place place{&warp, &insn, lane};
+  const u32 address = shared_address(place, insn.ops[1], Space(insn.attr[0]));
+  const MBarrier& barrier = mbarrier_at(place, address, Scope::kCta);
+  const u64 wanted = insn.attr[1] ? warp.row(insn.ops[2].slot)[lane] & 1 : warp.row64(insn.ops[2].slot)[lane] >> 20;
+  return format("mbarrier at shared byte %u (address 0x%x) is in phase %llu; waits for %s %llu to complete; %u of %u arrivals pending, "
+                "%lld transaction bytes outstanding",
+                (address & kOffsetMask) - kReservedShared, address, (unsigned long long)barrier.phase,
+                insn.attr[1] ? "the phase of parity" : "phase", (unsigned long long)wanted, barrier.pending, barrier.expected,
+                (long long)barrier.tx);
+}
+
+constexpr NamedHandler kTable[] = {
+    {"mbarrier.init", init},           {"mbarrier.inval", inval},
+    {"mbarrier.arrive", arrive},       {"mbarrier.expect_tx", expect_tx},
+    {"mbarrier.complete_tx", complete_tx}, {"mbarrier.wait", wait},
+    {"mbarrier.pending_count", pending_count},
+};
+constexpr Waiter kWaiters[] = {{wait, describe_wait, true}};
+
+}  // namespace
+
+MBarrier& mbarrier_at(const Place& place, u32 address, Scope scope) {
+  const Location word = shared_at(place, address, 8, 8, scope);
+  const u16 index = word.cta->mbarrier_index[word.offset / 8];
+  if (!index || !word.cta->mbarriers[index - 1u].valid)
+    fail(place, address, "was never initialised (or was invalidated)",
+         "Run mbarrier.init and make it visible (fence.mbarrier_init, then a CTA or cluster barrier) before any other use.");
+  u64 content;
+  std::memcpy(&content, word.data, 8);
+  if (content != (kSignature ^ word.offset))
+    fail(place, address, "was overwritten by an ordinary store or a copy", "Keep data out of the barrier's eight bytes.");
+  return word.cta->mbarriers[index - 1u];
+}
+
+void mbarrier_arrive(const Place& place, u32 address, Scope scope, u32 count) {
+  MBarrier& barrier = mbarrier_at(place, address, scope);
+  if (count > barrier.pending)
+    fail(place, address, format("gets %u arrivals but only %u of %u are pending in this phase", count, barrier.pending, barrier.expected),
+         "Make the count of mbarrier.init equal to the number of arrivals in a phase.");
+  barrier.pending -= count;
+  advance_if_complete(barrier);
+  place.warp->run->event();
+}
+
+void mbarrier_expect_tx(const Place& place, u32 address, Scope scope, i64 bytes) {
+  MBarrier& barrier = mbarrier_at(place, address, scope);
+  add_tx(place, address, barrier, bytes);
+  place.warp->run->event();
+}
+
+void mbarrier_complete_tx(const Place& place, u32 address, Scope scope, i64 bytes) {
+  MBarrier& barrier = mbarrier_at(place, address, scope);
+  add_tx(place, address, barrier, -bytes);
+  advance_if_complete(barrier);
+  place.warp->run->event();
+}
+
+std::span<const NamedHandler> mbarrier_handlers() { return kTable; }
+std::span<const Waiter> mbarrier_waiters() { return kWaiters; }
+
+}  // namespace ptx

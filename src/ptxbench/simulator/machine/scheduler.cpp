@@ -1,0 +1,159 @@
+#include "scheduler.hpp"
+
+#include <algorithm>
+
+namespace ptx {
+namespace {
+
+constexpr u32 kSliceInstructions = 1024;
+// Rounds without any visible change after which warps that poll count as waiting.
+constexpr u32 kQuietRounds = 16;
+
+// Brent's cycle detection on the states at the ends of time slices: while nothing visible changes, a warp that comes back to
+// an earlier state repeats itself for ever.
+bool repeats(Warp& warp, u64 events) {
+  const u64 hash = warp.state_hash();
+  if (warp.saved_event != events) {
+    warp.saved_event = events;
+    warp.saved_hash = hash;
+    warp.cycle_power = 1;
+    warp.cycle_length = 0;
+    return false;
+  }
+  if (warp.saved_hash == hash) return true;
+  if (++warp.cycle_length == warp.cycle_power) {
+    warp.saved_hash = hash;
+    warp.cycle_power *= 2;
+    warp.cycle_length = 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(Run& run, Launch& launch, u32 resident_clusters)
+    : run_(run), launch_(launch), resident_clusters_(std::max(resident_clusters, 1u)), random_(run.options.seed) {}
+
+void Scheduler::admit() {
+  auto cluster = std::make_unique<Cluster>(launch_, next_cluster_++);
+  for (auto& cta : cluster->ctas)
+    for (auto& warp : cta->warps) fill_constants(*warp);
+  active_.push_back(std::move(cluster));
+  order_warps();
+}
+
+void Scheduler::order_warps() {
+  warps_.clear();
+  for (auto& cluster : active_)
+    for (auto& cta : cluster->ctas)
+      for (auto& warp : cta->warps)
+        if (warp->live) warps_.push_back(warp.get());
+  if (run_.options.reverse) std::reverse(warps_.begin(), warps_.end());
+}
+
+void Scheduler::run_all() {
+  while (next_cluster_ < launch_.clusters() || !active_.empty()) {
+    if (active_.empty()) admit();
+    if (run_.options.seed) std::shuffle(warps_.begin(), warps_.end(), random_);
+    const Round round = run_round();
+    retire_finished();
+    if (!round.progress && !active_.empty()) resolve_stall(round.provably_stuck);
+  }
+}
+
+Scheduler::Round Scheduler::run_round() {
+  Round round;
+  const u64 before = run_.events;
+  for (Warp* warp : warps_) {
+    if (!warp->live) continue;
+    check_limits();
+    const u32 budget = run_.options.seed ? u32(random_() % kSliceInstructions) + 1 : kSliceInstructions;
+    observe(*warp, run_slice(*warp, budget), round);
+  }
+  quiet_rounds_ = run_.events == before ? quiet_rounds_ + 1 : 0;
+  if (run_.events != before) round.progress = true;
+  return round;
+}
+
+void Scheduler::observe(Warp& warp, SliceEnd end, Round& round) {
+  if (end == SliceEnd::kIdle) return;
+  // Hashing is dear: only when nothing has happened for a while.
+  if (end != SliceEnd::kBlocked && quiet_rounds_ >= 2 && repeats(warp, run_.events)) return;
+  round.provably_stuck = false;
+  if (end != SliceEnd::kYielded || quiet_rounds_ < kQuietRounds) round.progress = true;
+}
+
+void Scheduler::retire_finished() {
+  const size_t before = active_.size();
+  std::erase_if(active_, [](const std::unique_ptr<Cluster>& cluster) {
+    if (!cluster->finished()) return false;
+    for (auto& cta : cluster->ctas) leave_cta(*cta);
+    while (!cluster->deferred.empty()) {
+      const auto work = std::move(cluster->deferred.front());
+      cluster->deferred.pop_front();
+      work.complete();
+    }
+    return true;
+  });
+  if (active_.size() != before) order_warps();
+}
+
+void Scheduler::resolve_stall(bool provably_stuck) {
+  if (complete_deferred() || release_lanes()) return;
+  if (next_cluster_ < launch_.clusters() && active_.size() < resident_clusters_) {
+    admit();
+    return;
+  }
+  if (provably_stuck) expire_waits();
+}
+
+bool Scheduler::complete_deferred() {
+  bool any = false;
+  for (auto& cluster : active_) {
+    if (cluster->deferred.empty()) continue;
+    const size_t pick = run_.options.seed ? random_() % cluster->deferred.size() : 0;
+    const auto at = cluster->deferred.begin() + std::ptrdiff_t(pick);
+    const auto work = std::move(*at);
+    cluster->deferred.erase(at);
+    work.complete();
+    run_.event();
+    any = true;
+  }
+  return any;
+}
+
+bool Scheduler::release_lanes() {
+  bool any = false;
+  for (Warp* warp : warps_)
+    if (warp->live && warp->splits.size() > 1 && !warp->independent) any = warp->independent = true;
+  return any;
+}
+
+// Lets every blocked try_wait give up once. If that leads to the same stall again, nothing will ever change.
+void Scheduler::expire_waits() {
+  u64 hash = 0;
+  bool any = false;
+  for (Warp* warp : warps_) {
+    if (!warp->live) continue;
+    hash = (hash ^ warp->state_hash()) * 0x9e3779b97f4a7c15ull;
+    if (waits_with_timeout(*warp)) any = warp->timed_out = true;
+  }
+  const bool same = stall_event_ == run_.events && stall_hash_ == hash;
+  if (!any || same) throw deadlock_report(warps_, next_cluster_, launch_.clusters());
+  stall_event_ = run_.events;
+  stall_hash_ = hash;
+}
+
+void Scheduler::check_limits() const {
+  if (run_.cancel.load(std::memory_order_relaxed)) throw Fault{FaultKind::kCancelled, "cancelled", ""};
+  if (run_.steps > run_.options.step_limit)
+    throw Fault{FaultKind::kTimeLimit, format("the run exceeded %llu warp instructions", (unsigned long long)run_.options.step_limit),
+                "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
+  if (std::chrono::steady_clock::now() > run_.deadline)
+    throw Fault{FaultKind::kTimeLimit, format("the run exceeded %g s", run_.options.time_limit_s),
+                "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
+}
+
+void run_launch(Run& run, Launch& launch, u32 resident_clusters) { Scheduler(run, launch, resident_clusters).run_all(); }
+
+}  // namespace ptx

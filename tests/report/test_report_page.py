@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from ptxbench.core import (
+    CorrectnessReport,
+    FamilyReport,
+    Hazard,
+    InstructionReport,
+    Outcome,
+    OutputReport,
+    Remark,
+    Target,
+    Verdict,
+    WorkloadReport,
+)
+from ptxbench.report import summary_table, verdict_page, verdict_view
+
+
+def accepted() -> Verdict:
+    output = OutputReport(ok=True, rms_ratio=1.02, max_ratio=1.1, worst_block_ratio=1.05, bad_share=0.0)
+    return Verdict(
+        outcome=Outcome.CORRECT_UNTIMED, reason="Right, and carried by wgmma.", task="gemm_n7168_k5120",
+        target=Target.SM_90A, origin="right.cu", device={"name": "simulator"}, plan_digest="p", artifact_digest="a",
+        correctness=CorrectnessReport(workloads=(
+            WorkloadReport(sizes={"M": 256, "N": 128, "K": 1024}, tier="small", distribution="normal",
+                           schedule="eager copies, eager products, forward", outputs={"C": output}),)),
+        instructions=InstructionReport(
+            families={"wgmma": FamilyReport(claimed=1, compiled=4, executed=4096, carried=1.0)}, other_math_share=0.0),
+        hazards=(Hazard(severity="rule", kind="missing_async_proxy_fence", message="A TMA store reads a generic write.",
+                        advice="Add fence.proxy.async.", source_line=42, occurrences=3),),
+        versions={"nvcc": "13.0.88"},
+    )  # fmt: skip
+
+
+def refused() -> Verdict:
+    return Verdict(
+        outcome=Outcome.COMPILE_ERROR, reason="nvcc refused it.", task="gemm_n7168_k5120", target=Target.SM_90A,
+        origin="<script>alert(1)</script>.cu", device={"name": "simulator"},
+        remarks=(Remark(severity="error", line=7, message="expected a <b>;</b>"),),
+    )  # fmt: skip
+
+
+def test_the_page_is_self_contained_and_escapes_what_candidates_say() -> None:
+    page = verdict_page([accepted(), refused()], title="Quick start", made="today", command="ptxbench quickstart")
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;.cu" in page
+    assert "expected a &lt;b&gt;;&lt;/b&gt;" in page
+    assert "http" not in page
+    assert "1 <code>correct_untimed</code>" in page
+    assert "kernel.cu:42" in page
+    assert "4096" in page
+
+
+def test_the_page_of_nothing_is_a_page() -> None:
+    assert "</html>" in verdict_page([], title="Empty", made="today", command="x")
+
+
+def test_terminal_views_show_the_numbers() -> None:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(summary_table([accepted(), refused()]))
+    console.print(verdict_view(accepted()))
+    console.print(verdict_view(refused()))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1/4/4096/1.00" in text
+    assert "1.02" in text
+    assert "kernel.cu:42: A TMA store reads a generic write. (3 times) Add fence.proxy.async." in text
+    assert "kernel.cu:7: error: expected a <b>;</b>" in text
