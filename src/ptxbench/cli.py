@@ -6,22 +6,20 @@ import errno
 import json
 import os
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import click
 import typer
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 
-from ptxbench import __version__
-from ptxbench.build import Sandbox, find_toolchain
+from ptxbench.build import find_toolchain
 from ptxbench.core import (
     Candidate,
     InfrastructureError,
-    LaunchPlan,
     PtxbenchError,
     Rejection,
     Target,
@@ -32,12 +30,14 @@ from ptxbench.core import (
     families_of,
 )
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, evaluate_all, make_candidate, read_candidate
+from ptxbench.evaluate import LocalEvaluator, diagnose, evaluate_all, make_candidate, read_candidate
 from ptxbench.native import Cache
 from ptxbench.report import batch_display, stage_display, summary_table, verdict_page, verdict_view
 from ptxbench.solutions import examples, include_dir
 from ptxbench.store import write_atomically
-from ptxbench.tasks import get_task, load_tasks
+from ptxbench.tasks import get_task, load_tasks, sizes_problem
+
+T = TypeVar("T")
 
 app = typer.Typer(
     name="ptxbench", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
@@ -66,7 +66,7 @@ def evaluate_command(
     candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
     evaluator = make_evaluator(device, parse_tiers(workloads), strict)
     with stage_display(err, quiet=as_json) as say:
-        verdict = evaluator.evaluate(candidate, progress=say)
+        verdict = replace(evaluator, progress=say).evaluate(candidate)
     if as_json:
         print(verdict.model_dump_json(indent=2))
     else:
@@ -157,12 +157,12 @@ def plan_command(
     sizes: Annotated[str | None, typer.Option(help="Sizes such as M=256,N=256,K=1024; default: the core sizes.")] = None,
 ) -> None:
     """Print the launch plan that a kernel's launcher makes, as JSON."""
-    candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
     row = get_task(task)
     wanted = parse_sizes(sizes, row) if sizes else row.of_tier("core")[0].sizes
-    plan = make_evaluator("sim", ("small",), strict=False).plan(candidate, wanted)
-    if isinstance(plan, Rejection):
-        print_rejection(plan)
+    candidate = read_candidate(kernel, task=row.name, target=parse_target(target))
+    evaluator = make_evaluator("sim")
+    artifact = accepted(evaluator.compile(candidate))
+    (plan,) = accepted(evaluator.record(candidate, artifact, [wanted]))
     print(plan.model_dump_json(indent=2))
 
 
@@ -170,9 +170,7 @@ def plan_command(
 def sass_command(kernel: Source, task: TaskName, target: TargetName, as_json: Json = False) -> None:
     """Print the machine code of a kernel, with its source lines and the target's own instructions marked."""
     candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
-    artifact = make_evaluator("sim", ("small",), strict=False).artifact(candidate)
-    if isinstance(artifact, Rejection):
-        print_rejection(artifact)
+    artifact = accepted(make_evaluator("sim").compile(candidate))
     if as_json:
         print(json.dumps([listing.model_dump(mode="json") for listing in artifact.sass], indent=2))
         return
@@ -189,16 +187,17 @@ def sass_command(kernel: Source, task: TaskName, target: TargetName, as_json: Js
 
 @app.command("doctor")
 def doctor_command(as_json: Json = False) -> None:
-    """Check this machine: toolchain, host compiler, sandbox, cache, simulator, GPU."""
-    checks = {name: check() for name, check in DOCTOR.items()}
+    """Check this machine: toolchain, host compiler, sandbox, cache, simulator. Exit code 2 if something is missing."""
+    with stage_display(err, quiet=as_json) as say:
+        checks = diagnose(Cache(), progress=say)
     if as_json:
-        print(json.dumps({name: {"ok": ok, "detail": detail} for name, (ok, detail) in checks.items()}, indent=2))
+        print(json.dumps([check.model_dump(mode="json") for check in checks], indent=2))
     else:
         table = Table(pad_edge=False, show_header=False)
-        for name, (ok, detail) in checks.items():
-            table.add_row("[green]ok[/]" if ok else "[red]no[/]", name, detail)
+        for check in checks:
+            table.add_row("[green]ok[/]" if check.ok else "[red]no[/]", check.name, check.detail)
         out.print(table)
-    raise typer.Exit(0 if all(ok for name, (ok, _) in checks.items() if name not in OPTIONAL_CHECKS) else 2)
+    raise typer.Exit(0 if all(check.ok or not check.required for check in checks) else 2)
 
 
 def main() -> NoReturn:
@@ -217,3 +216,86 @@ def main() -> NoReturn:
             raise
         code = complain(f"cannot write {error.filename or 'to disk'}: {error.strerror}")
     sys.exit(code)
+
+
+def complain(message: str) -> int:
+    """Prints one sentence on standard error; returns the exit code of usage and infrastructure errors."""
+    err.print(f"ptxbench: {message}", style="red", highlight=False, markup=False)
+    return 2
+
+
+def parse_target(name: str) -> Target:
+    """A target by name; `UsageError` lists the known ones."""
+    try:
+        return Target(name)
+    except ValueError:
+        known = " or ".join(target.value for target in Target)
+        raise UsageError(f"there is no target {name!r}; --target takes {known}") from None
+
+
+def parse_tiers(text: str) -> tuple[Tier, ...]:
+    """Tiers from a comma-separated list; `UsageError` on anything the simulator cannot run."""
+    tiers: dict[str, Tier] = {"small": "small", "heldout": "heldout"}
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in tiers]
+    if unknown or not names:
+        raise UsageError(f"--workloads takes small, heldout, or both with a comma, not {text!r}")
+    return tuple(tiers[name] for name in dict.fromkeys(names))
+
+
+def parse_sizes(text: str, task: Task) -> dict[str, int]:
+    """Sizes such as ``M=256,N=256,K=1024``, every size of the task once and within its rules; else `UsageError`."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, separator, value = part.partition("=")
+        if not separator or not value.strip().isdecimal() or name.strip() in sizes:
+            raise UsageError(f"--sizes takes {','.join(f'{n}=…' for n in task.sizes)}, not {text!r}")
+        sizes[name.strip()] = int(value)
+    if problem := sizes_problem(task, sizes):
+        raise UsageError(problem)
+    return {name: sizes[name] for name in task.sizes}
+
+
+def make_device(name: str) -> SimulatorDevice:
+    """The device by name. `auto` is the simulator: this version has no GPU judge."""
+    if name in ("sim", "auto"):
+        return SimulatorDevice()
+    if name == "cuda":
+        raise UsageError("this version judges on the simulator only; use --device sim")
+    raise UsageError(f"there is no device {name!r}; --device takes sim, cuda or auto")
+
+
+def make_evaluator(device: str, tiers: tuple[Tier, ...] = ("small", "heldout"), strict: bool = False) -> LocalEvaluator:
+    """The pipeline with this machine's toolchain and cache."""
+    return LocalEvaluator(
+        device=make_device(device),
+        toolchain=find_toolchain(),
+        cache=Cache(),
+        include=include_dir(),
+        tiers=tiers,
+        strict=strict,
+        threads=os.cpu_count() or 1,
+    )
+
+
+def accepted(result: T | Rejection) -> T:
+    """The result of a stage; a rejection is printed and ends the program with the candidate's exit code."""
+    if isinstance(result, Rejection):
+        err.print(f"{result.outcome.value}: {result.reason} {result.advice}".strip(), highlight=False, markup=False)
+        for remark in result.remarks:
+            err.print(f"  kernel.cu:{remark.line}: {remark.severity}: {remark.message}", highlight=False, markup=False)
+        raise typer.Exit(result.outcome.exit_code)
+    return result
+
+
+def judge_all(candidates: list[Candidate], *, jobs: int, title: str, quiet: bool) -> list[Verdict]:
+    """Judges candidates with a progress display; one replay at a time each, since ``jobs`` run at once."""
+    evaluator = replace(make_evaluator("sim"), threads=1)
+    with batch_display(err, title, len(candidates), quiet=quiet) as say:
+        return evaluate_all(
+            evaluator, candidates, jobs=jobs, on_verdict=lambda c, v: say(f"{v.outcome.value:20} {c.origin}: {v.reason}")
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -43,7 +43,8 @@ def a_case() -> Case:
             Buffer(name="A", role="input", bytes=4), Buffer(name="C", role="output", bytes=2),
         ), nodes=(node,),
     )
-    observation = Observation(device="simulator", counts=(SiteCount(kernel="k", opcode="exit", executed=8, threads=256),))
+    site = SiteCount(kernel="k", opcode="exit", executed=8, threads=256)
+    observation = Observation(device="simulator", counts=(site,))
     return Case(
         name="gemm-small", artifact=artifact, plan=plan, observation=observation,
         inputs={"A": b"\x01\x02\x03\x04"}, outputs={"C": b"\xff\xb5"},

@@ -7,12 +7,15 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from ptxbench.core import DeviceError
-from ptxbench.devices.cuda.channel import Channel, ChannelError
+from ptxbench.core import DeviceError, Fault, FaultKind
+from ptxbench.devices.cuda.channel import Channel, ChannelError, Message
+from ptxbench.devices.cuda.driver import CudaError
 from ptxbench.devices.cuda.process import ExecutorProcess, child_environment
+from ptxbench.devices.cuda.server import serve
 
 
 @pytest.fixture
@@ -90,6 +93,35 @@ def test_anything_but_a_frame_is_refused(frame: bytes) -> None:
     parent.close()
     os.close(there[0])
     os.close(back[1])
+
+
+def answer(request: Message) -> tuple[dict[str, Any], bytes]:
+    return {"seen": request.header["value"]}, bytes(request.blob)
+
+
+def fault(request: Message) -> tuple[dict[str, Any], bytes]:
+    raise CudaError("cuCtxSynchronize", 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered")
+
+
+def failure(request: Message) -> tuple[dict[str, Any], bytes]:
+    raise CudaError("cuModuleLoadData", 209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available")
+
+
+def test_a_server_answers_until_a_fault_ends_it(ends: tuple[Channel, Channel]) -> None:
+    parent, child = ends
+    server = threading.Thread(target=serve, args=(child, {"answer": answer, "fault": fault, "failure": failure}))
+    server.start()
+    deadline = time.monotonic() + 10
+    parent.send({"op": "answer", "value": 3}, b"blob")
+    assert parent.receive(deadline) == ({"seen": 3}, b"blob")
+    parent.send({"op": "failure"})
+    assert "cuModuleLoadData failed: CUDA_ERROR_NO_BINARY_FOR_GPU" in parent.receive(deadline).header["error"]
+    parent.send({"op": "fault"})
+    found = Fault.model_validate(parent.receive(deadline).header["fault"])
+    assert found.kind is FaultKind.ILLEGAL_ADDRESS
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in found.message
+    server.join(10)
+    assert not server.is_alive()
 
 
 def test_no_secret_reaches_the_child() -> None:

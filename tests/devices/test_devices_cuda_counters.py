@@ -11,7 +11,9 @@ from ptxbench.devices.cuda.counters import Row, counters_library, flops_of, site
 
 SASS = (
     SassInstruction(offset=0x00, opcode="S2R", operands="R0, SR_TID.X"),
-    SassInstruction(offset=0x10, opcode="HGMMA.64x128x16.F32.BF16", operands="R24, gdesc[UR4], R24", frames=(("c.cu", 9),)),
+    SassInstruction(
+        offset=0x10, opcode="HGMMA.64x128x16.F32.BF16", operands="R24, gdesc[UR4], R24", frames=(("c.cu", 9),)
+    ),
     SassInstruction(offset=0x20, opcode="HGMMA.64x8x16.F32", operands="RZ, gdesc[URZ], RZ"),
     SassInstruction(offset=0x30, opcode="FFMA", operands="R1, R2, R3, R4"),
     SassInstruction(offset=0x40, opcode="EXIT", operands=""),
@@ -54,6 +56,8 @@ def test_an_address_of_another_binary_is_a_device_error() -> None:
     ("IMMA.16832.S8.S8", "R4, R8, R12, R4", 1, 32, 2 * 16 * 8 * 32),
     ("FFMA", "R1, R2, R3, R4", 2, 50, 100),
     ("FADD.FTZ", "R1, R2, R3", 2, 50, 50),
+    ("HFMA2.MMA", "R5, -RZ, RZ, 0, 5.9604644775390625e-08", 2, 64, 0),
+    ("HFMA2.BF16_V2", "R5, R6, R7, R8", 2, 64, 256),
     ("UTMALDG.2D", "[UR8], [UR4]", 1, 1, 0),
     ("IMAD", "R1, R2, R3, R4", 2, 64, 0),
 ])

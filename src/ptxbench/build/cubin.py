@@ -15,13 +15,17 @@ from typing import Any, NamedTuple
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from ptxbench.core import KernelFacts, ParameterSlot
+from ptxbench.build.parameters import entry_parameters
+from ptxbench.core import KernelFacts
 
 _ENTRY = 0x10
-"""`STO_CUDA_ENTRY` in a symbol's ``st_other``: the function is a kernel."""
+"""`STO_CUDA_ENTRY` in a symbol's ``st_other``: the function is a kernel. pyelftools drops the bit; it is read raw."""
+
+_SYMBOL_BYTES, _SYMBOL_OTHER = 24, 5
+"""`Elf64_Sym`: its size and the offset of ``st_other``."""
 
 _RESERVED_SHARED = 1024
-"""The system's share of a block's shared memory on compute capability 9 and 10; ``.nv.shared`` sections begin with it."""
+"""The system's share of a block's shared memory (compute capability 9 and 10); ``.nv.shared`` sections include it."""
 
 _MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
 _MIN_STACK, _REGISTERS = 0x12, 0x2F
@@ -35,28 +39,40 @@ class _Attribute(NamedTuple):
     body: bytes
 
 
-def kernel_facts(cubin: bytes) -> tuple[KernelFacts, ...]:
-    """The facts of every kernel in ``cubin``, in the order of its symbol table; `ValueError` if it is no cubin."""
+def kernel_facts(cubin: bytes, ptx: str) -> tuple[KernelFacts, ...]:
+    """The facts of every kernel in ``cubin``, in the order of its symbol table.
+
+    Parameter sizes are the cubin's; offsets are those of PTX's parameter space, which start at 0 for every kernel (the
+    cubin's are shifted to suit its constant bank). `ValueError` if it is no cubin, or not of this PTX.
+    """
     try:
         elf = ELFFile(io.BytesIO(cubin))
-        sections = {section.name: section for section in elf.iter_sections()}
-        symbols = list(enumerate(sections[".symtab"].iter_symbols()))
-        common = list(_attributes(sections[".nv.info"].data()))
+        data = {section.name: section for section in elf.iter_sections()}
+        names, raw = _symbol_names(data[".symtab"]), data[".symtab"].data()
+        common = list(_attributes(data[".nv.info"].data())) if ".nv.info" in data else []
     except (ELFError, KeyError) as error:
-        raise ValueError(f"not a cubin: {error}") from error
-    registers = _by_symbol(common, _REGISTERS)
-    stacks = _by_symbol(common, _MIN_STACK)
+        raise ValueError(f"not a cubin ({error})") from error
+    registers, stacks = _by_symbol(common, _REGISTERS), _by_symbol(common, _MIN_STACK)
+    declared = entry_parameters(ptx)
     result: list[KernelFacts] = []
-    for index, symbol in symbols:
-        if symbol["st_info"]["type"] != "STT_FUNC" or not _is_entry(symbol):
+    for index, name in enumerate(names):
+        if not raw[index * _SYMBOL_BYTES + _SYMBOL_OTHER] & _ENTRY:
             continue
-        name: str = symbol.name
-        own = sections.get(f".nv.info.{name}")
-        shared = sections.get(f".nv.shared.{name}")
+        own, shared = data.get(f".nv.info.{name}"), data.get(f".nv.shared.{name}")
+        attributes = list(_attributes(own.data())) if own else []
+        slots = declared.get(name)
+        if slots is None or [slot.size for slot in slots] != _parameter_sizes(attributes):
+            raise ValueError(f"the parameters of {name} differ between PTX and cubin")
+        threads = _triple(attributes, _REQUIRED_THREADS) or _triple(attributes, _MAX_THREADS)
         result.append(
-            _facts(
-                name, list(_attributes(own.data())) if own else [], registers.get(index, 0), stacks.get(index, 0),
-                max(shared["sh_size"] - _RESERVED_SHARED, 0) if shared else 0,
+            KernelFacts(
+                name=name,
+                parameters=slots,
+                registers=registers.get(index, 0),
+                static_shared=max(shared["sh_size"] - _RESERVED_SHARED, 0) if shared else 0,
+                local=stacks.get(index, 0),
+                max_threads=math.prod(threads) if threads else None,
+                required_cluster=_triple(attributes, _CLUSTER),
             )
         )
     return tuple(result)
@@ -66,33 +82,27 @@ def exported_functions(library: bytes) -> frozenset[str]:
     """Names of the functions that a shared library defines for others; `ValueError` if it is no shared library."""
     try:
         table = ELFFile(io.BytesIO(library)).get_section_by_name(".dynsym")
-        if table is None:
-            return frozenset()
-        return frozenset(
-            symbol.name for symbol in table.iter_symbols()
-            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
-        )
+        return _defined_functions(table) if table else frozenset()
     except ELFError as error:
-        raise ValueError(f"not a shared library: {error}") from error
+        raise ValueError(f"not a shared library ({error})") from error
 
 
-def _facts(name: str, attributes: list[_Attribute], registers: int, stack: int, shared: int) -> KernelFacts:
-    slots: dict[int, ParameterSlot] = {}
-    max_threads: int | None = None
-    cluster: tuple[int, int, int] | None = None
+def _parameter_sizes(attributes: list[_Attribute]) -> list[int]:
+    """Sizes in bytes by ordinal: the upper 14 bits of a word in the first form, its lower 16 in the second."""
+    sizes: dict[int, int] = {}
     for code, body in attributes:
         if code in (_PARAMETER, _PARAMETER_V2):
-            ordinal, offset, word = struct.unpack_from("<HHI", body, 4)
-            slots[ordinal] = ParameterSlot(offset=offset, size=word >> 18 if code == _PARAMETER else word & 0xFFFF)
-        elif code in (_MAX_THREADS, _REQUIRED_THREADS):
-            max_threads = math.prod(struct.unpack("<3I", body))
-        elif code == _CLUSTER:
+            ordinal, _, word = struct.unpack_from("<HHI", body, 4)
+            sizes[ordinal] = word >> 18 if code == _PARAMETER else word & 0xFFFF
+    return [sizes[ordinal] for ordinal in sorted(sizes)]
+
+
+def _triple(attributes: list[_Attribute], wanted: int) -> tuple[int, int, int] | None:
+    for code, body in attributes:
+        if code == wanted:
             x, y, z = struct.unpack("<3I", body)
-            cluster = (x, y, z)
-    return KernelFacts(
-        name=name, parameters=tuple(slots[ordinal] for ordinal in sorted(slots)), registers=registers,
-        static_shared=shared, local=stack, max_threads=max_threads, required_cluster=cluster,
-    )
+            return x, y, z
+    return None
 
 
 def _attributes(data: bytes) -> Iterator[_Attribute]:
@@ -113,6 +123,13 @@ def _by_symbol(attributes: list[_Attribute], code: int) -> dict[int, int]:
     return dict(struct.unpack("<II", body) for found, body in attributes if found == code)
 
 
-def _is_entry(symbol: Any) -> bool:
-    # pyelftools splits st_other into fields; the CUDA bits are in `local`, the upper three of eight, and beyond them.
-    return bool(symbol.entry["st_other"])
+def _symbol_names(table: Any) -> list[str]:
+    return [symbol.name for symbol in table.iter_symbols()]
+
+
+def _defined_functions(table: Any) -> frozenset[str]:
+    return frozenset(
+        symbol.name
+        for symbol in table.iter_symbols()
+        if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
+    )

@@ -97,10 +97,10 @@ class Sandbox:
     ) -> Completed:
         """Runs ``argv`` in a fresh sandbox and waits for its end.
 
-        ``read_only`` paths are visible at their own place, or where their `Mount` says. ``inputs`` are written into the work folder (plain names),
-        where the program starts, and ``outputs`` are read back from it. With ``channel`` the program inherits the
-        writing end of a pipe. A program that may create no process cannot have ``outputs``, because a shell collects
-        them: use the channel.
+        ``read_only`` paths are visible at their own place, or where their `Mount` says. ``inputs`` are written into
+        the work folder (plain names), where the program starts, and ``outputs`` are read back from it. With
+        ``channel`` the program inherits the writing end of a pipe. A program that may create no process cannot have
+        ``outputs``, because a shell collects them: use the channel.
 
         Raises `SandboxError` if the sandbox could not be set up; whatever the program does is in the result.
         """

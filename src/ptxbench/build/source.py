@@ -10,15 +10,18 @@ MAX_SOURCE_BYTES = 1 << 20
 
 _OFFERED = "Include headers of CUDA and of the C++ standard library, or <ptxbench/ptx/...> where it is offered."
 
-_STANDARD = frozenset(
-    "algorithm array atomic bit bitset cassert cfloat charconv chrono climits cmath complex concepts cstdarg cstddef "
-    "cstdint cstdio cstdlib cstring cwchar exception functional initializer_list iomanip ios iosfwd iostream iterator "
-    "limits list map memory mutex new numeric optional ostream queue random ratio set span sstream stack stdexcept string "
-    "string_view tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector "
-    "assert.h float.h limits.h math.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h inttypes.h cinttypes "
-    "cooperative_groups.h mma.h vector_types.h vector_functions.h builtin_types.h device_launch_parameters.h "
-    "driver_types.h math_constants.h device_functions.h device_atomic_functions.h nv/target".split()
-)
+_STANDARD = frozenset((
+    "algorithm", "array", "atomic", "bit", "bitset", "cassert", "cfloat", "charconv", "chrono", "climits", "cmath",
+    "complex", "concepts", "cstdarg", "cstddef", "cstdint", "cstdio", "cstdlib", "cstring", "cwchar", "exception",
+    "functional", "initializer_list", "iomanip", "ios", "iosfwd", "iostream", "iterator", "limits", "list", "map",
+    "memory", "mutex", "new", "numeric", "optional", "ostream", "queue", "random", "ratio", "set", "span", "sstream",
+    "stack", "stdexcept", "string", "string_view", "tuple", "type_traits", "typeindex", "typeinfo", "unordered_map",
+    "unordered_set", "utility", "valarray", "variant", "vector", "assert.h", "float.h", "limits.h", "math.h",
+    "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "inttypes.h", "cinttypes",
+    "cooperative_groups.h", "mma.h", "vector_types.h", "vector_functions.h", "builtin_types.h",
+    "device_launch_parameters.h", "driver_types.h", "math_constants.h", "device_functions.h",
+    "device_atomic_functions.h", "nv/target",
+))
 _FAMILIES = re.compile(
     r"cuda(_\w+)?\.h|cudaTypedefs\.h|cuda_(fp|bf)\w+\.hpp|sm_\d+_\w+\.h|cuda/[\w/]+|cub/[\w/.]+|cooperative_groups/[\w/.]+"
     r"|ptxbench/ptx(/\w+)*(\.\w+)?"

@@ -21,13 +21,24 @@ def claimed_opcodes(source: str) -> list[str]:
     return _OPCODE.findall(" \n ".join(_literals(source)))
 
 
-def claimed_counts(source: str, families: tuple[Family, ...]) -> Counter[str]:
-    """How often each family's PTX opcodes stand in the source; the first row that matches an opcode counts it."""
+def claimed_counts(source: str, ptx: str, families: tuple[Family, ...]) -> Counter[str]:
+    """How often each family's PTX opcodes stand in the source; the first row that matches an opcode counts it.
+
+    Instructions of headers stand in the compiled ``ptx`` only, which counts for families that the source's own text
+    does not name. Not for ordinary arithmetic (``other_math``), which the compiler writes by itself.
+    """
+    own, compiled = _per_family(claimed_opcodes(source), families), _per_family(_OPCODE.findall(ptx), families)
+    return Counter(
+        {f.name: own[f.name] or (compiled[f.name] if f.role != "other_math" else 0) for f in families}
+    )
+
+
+def _per_family(opcodes: list[str], families: tuple[Family, ...]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for opcode in claimed_opcodes(source):
+    for opcode, times in Counter(opcodes).items():
         family = next((f for f in families if f.matches_ptx(opcode)), None)
         if family is not None:
-            counts[family.name] += 1
+            counts[family.name] += times
     return counts
 
 

@@ -12,6 +12,7 @@ from ptxbench.core import (
     InstructionReport,
     LaunchPlan,
     Outcome,
+    OutputReport,
     Rejection,
     Verdict,
 )
@@ -25,8 +26,8 @@ Condition = Callable[[Evidence], Rejection | None]
 def decide(evidence: Evidence) -> Verdict:
     """The verdict on a candidate.
 
-    `ValueError` where the evidence cannot carry one: nothing was refused, and yet there is no run, a run without reports,
-    or no instruction report. That is a fault of the caller, not of the candidate.
+    `ValueError` where the evidence cannot carry one: nothing was refused, and yet there is no run, a run without
+    reports, or no instruction report. That is a fault of the caller, not of the candidate.
     """
     found = next(filter(None, (condition(evidence) for condition in CONDITIONS)), None)
     if found is None:
@@ -67,7 +68,7 @@ def merged_hazards(runs: tuple[Run, ...]) -> tuple[Hazard, ...]:
 
 
 def joint_digest(plans: tuple[LaunchPlan, ...]) -> str:
-    """One digest for all plans: that of a single plan, the SHA-256 of all digests in order for several, empty for none."""
+    """One digest for all plans: that of a single plan, the SHA-256 of all digests in order for several, or empty."""
     if len(plans) < 2:
         return "".join(plan.digest for plan in plans)
     return hashlib.sha256("".join(plan.digest for plan in plans).encode()).hexdigest()
@@ -110,7 +111,7 @@ def _too_fast(evidence: Evidence) -> Rejection | None:
         return None
     return Rejection(
         outcome=Outcome.INTEGRITY_VIOLATION,
-        reason=f"The measured {evidence.timing.ms:.4g} ms are less than the {bound:.4g} ms that the hardware needs at least.",
+        reason=f"The measured {evidence.timing.ms:.4g} ms are below the hardware's bound of {bound:.4g} ms.",
         advice="The work was not done inside the timed region.",
     )
 
@@ -120,7 +121,6 @@ def _wrong_outputs(evidence: Evidence) -> Rejection | None:
     if wrong is None:
         return None
     name, report = next((n, r) for n, r in wrong.reports.items() if not r.ok)
-    error = f", RMS error {report.rms_ratio:.3g} times an honest kernel's" if report.rms_ratio is not None else ""
     same = [r for r in evidence.runs if (r.sizes, r.distribution) == (wrong.sizes, wrong.distribution)]
     right = [r for r in same if r.ok and r.schedule != wrong.schedule]
     advice = (
@@ -130,10 +130,17 @@ def _wrong_outputs(evidence: Evidence) -> Rejection | None:
     race = next((h for h in wrong.observation.hazards if h.severity == "race"), None)
     return Rejection(
         outcome=Outcome.WRONG_RESULT,
-        reason=f"Output {name} is wrong {wrong.where}: {report.pattern}{error}.",
+        reason=f"Output {name} is wrong {wrong.where}: {report.pattern}{_size_of_error(report)}.",
         advice=race.advice if race else advice,
         source_line=race.source_line if race else 0,
     )
+
+
+def _size_of_error(report: OutputReport) -> str:
+    if report.rms_ratio is None:
+        return ""
+    times = f"{report.rms_ratio:.3g}" if report.rms_ratio < 1e6 else "over a million"
+    return f" (RMS error {times} times an honest kernel's)"
 
 
 def _race(evidence: Evidence) -> Rejection | None:
@@ -141,7 +148,9 @@ def _race(evidence: Evidence) -> Rejection | None:
 
 
 def _broken_rule(evidence: Evidence) -> Rejection | None:
-    return _hazard(evidence, "rule", "A rule of the instruction set is broken (strict judging)") if evidence.strict else None
+    if not evidence.strict:
+        return None
+    return _hazard(evidence, "rule", "A rule of the instruction set is broken (strict judging)")
 
 
 def _hazard(evidence: Evidence, severity: str, lead: str) -> Rejection | None:

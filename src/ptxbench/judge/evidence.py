@@ -66,7 +66,7 @@ def judge_run(problem: Problem, observation: Observation, outputs: Mapping[str, 
 class Evidence:
     """What the stages found, as far as they went. A stage that refused the candidate leaves ``rejection``.
 
-    ``plans`` and ``runs`` stand in the order in which they were made. ``instructions`` is None until a run was counted, and
+    ``plans`` and ``runs`` stand in the order in which they were made. ``instructions`` is None until a run was counted,
     ``timing`` unless the device can time. ``device`` describes the device, ``seeds`` are those of the inputs.
     """
 

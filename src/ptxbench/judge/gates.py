@@ -21,7 +21,7 @@ def instruction_gate(report: InstructionReport, target: Target) -> Rejection | N
             else f"Compute the products with {name} through inline PTX.",
         )
     if family.executed == 0:
-        return _missing(f"{name} is in the machine code but was never executed.", "Remove the condition that skips it.")
+        return _missing(f"{name} is in the machine code but was never executed.", "Remove what skips it.")
     if carried < CARRIED_LOWER:
         return _missing(
             f"{name} carried {carried:.1%} of the task's work; at least {CARRIED_LOWER:.0%} is needed.",
@@ -34,7 +34,7 @@ def instruction_gate(report: InstructionReport, target: Target) -> Rejection | N
         )
     if followed is not None and followed < FOLLOWED_LOWER:
         return _missing(
-            f"Only {followed:.1%} of the output depends on {name} as it should; at least {FOLLOWED_LOWER:.0%} is needed.",
+            f"Only {followed:.1%} of the output follows the results of {name}; {FOLLOWED_LOWER:.0%} is needed.",
             f"The results of {name} must reach the outputs.",
         )
     return None

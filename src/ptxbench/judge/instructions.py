@@ -1,4 +1,4 @@
-"""Tier 2: claimed, compiled, executed, carried, from the simulator's counts per PTX instruction."""
+"""Tier 2: claimed, compiled, executed, carried, from counts per PTX instruction (simulator) or per SASS instruction."""
 
 from __future__ import annotations
 
@@ -38,26 +38,31 @@ def judge_instructions(
     counts: Sequence[SiteCount],
     perturbation_followed: float | None = None,
 ) -> InstructionReport:
-    """The four numbers per family of the target, from one run of ``plan`` in mode COUNT on the simulator.
+    """The four numbers per family of the target, from one run of ``plan`` in mode COUNT.
 
-    ``counts`` has a record per PTX instruction. Families of which nothing was claimed, compiled or executed are left
-    out, the matrix family never. ``carried`` is a share of the task's FLOPs for the matrix family (only operands of the
-    task's matrix dtype, and only what the machine code confirms); of the input bytes for bulk loads and of the output
-    bytes for bulk stores (more than 1 where tiles are moved repeatedly); None for the rest.
+    ``counts`` has a record per PTX instruction (simulator) or SASS instruction (hardware counters). Families of which
+    nothing was claimed, compiled or executed are left out, the matrix family never. ``carried`` is a share of the
+    task's FLOPs for the matrix family (only operands of the task's matrix dtype, and only what the machine code
+    confirms); of the input bytes for bulk loads and of the output bytes for bulk stores (more than 1 where tiles move
+    repeatedly; None from hardware counters, which do not see sizes); None for the rest.
     """
     families = families_of(candidate.target)
     matrix = matrix_family(candidate.target)
-    claimed = claimed_counts(candidate.source, families)
+    claimed = claimed_counts(candidate.source, artifact.ptx, families)
     compiled = compiled_counts(artifact.sass, plan.kernels(), families)
-    sites = {family.name: [s for s in counts if _family_of(s, families) is family] for family in families}
-    confirmed = confirmed_sites(sites[matrix.name], artifact.sass, matrix)
+    on_hardware = any(_is_sass(site) for site in counts)
+    sites = _by_family(counts, families)
+    if on_hardware:  # the device gives a dummy product no FLOPs
+        sites[matrix.name] = [site for site in sites[matrix.name] if site.flops]
+    else:
+        sites[matrix.name] = confirmed_sites(sites[matrix.name], artifact.sass, matrix)
     work = flops(task, plan.sizes)
 
     def carried(family: Family) -> float | None:
         own = sites[family.name]
         if family is matrix:
-            return sum(s.flops for s in confirmed if s.operand_dtype == task.matrix_dtype) / work
-        if family.role == "bulk_copy":
+            return sum(s.flops for s in own if _operand_dtype(s) == task.matrix_dtype) / work
+        if family.role == "bulk_copy" and not on_hardware:
             whole = output_bytes if family.name == "tma_store" else input_bytes
             return sum(s.bytes for s in own) / whole(task, plan.sizes)
         return None
@@ -66,7 +71,7 @@ def judge_instructions(
         family.name: FamilyReport(
             claimed=claimed[family.name],
             compiled=compiled[family.name],
-            executed=sum(s.executed for s in (confirmed if family is matrix else sites[family.name])),
+            executed=sum(site.executed for site in sites[family.name]),
             carried=carried(family),
         )
         for family in families
@@ -76,21 +81,35 @@ def judge_instructions(
             name: report for name, report in reports.items()
             if name == matrix.name or report.claimed or report.compiled or report.executed
         },
-        other_math_share=other_math_flops(counts, families) / work,
+        other_math_share=sum(_other_math_flops(family, sites[family.name]) for family in families) / work,
         perturbation_followed=perturbation_followed,
-        source="simulator: PTX instructions that the machine code confirms",
+        source="hardware counters" if on_hardware else "simulator, PTX instructions that the machine code confirms",
     )
 
 
-def other_math_flops(counts: Iterable[SiteCount], families: tuple[Family, ...]) -> float:
+def _other_math_flops(family: Family, sites: Iterable[SiteCount]) -> float:
     """FLOPs of arithmetic that could have made the result another way: as the site reports, else per active thread."""
-    total = 0.0
+    if family.role != "other_math":
+        return 0.0
+    return sum(site.flops or family.flops_per_thread * site.threads for site in sites)
+
+
+def _by_family(counts: Iterable[SiteCount], families: tuple[Family, ...]) -> dict[str, list[SiteCount]]:
+    """Sites per family name; the first row that matches an opcode has it."""
+    sites: dict[str, list[SiteCount]] = {family.name: [] for family in families}
     for site in counts:
-        family = _family_of(site, families)
-        if family is not None and family.role == "other_math":
-            total += site.flops or family.flops_per_thread * site.threads
-    return total
+        matches = Family.matches_sass if _is_sass(site) else Family.matches_ptx
+        family = next((family for family in families if matches(family, site.opcode)), None)
+        if family is not None:
+            sites[family.name].append(site)
+    return sites
 
 
-def _family_of(site: SiteCount, families: tuple[Family, ...]) -> Family | None:
-    return next((family for family in families if family.matches_ptx(site.opcode)), None)
+def _is_sass(site: SiteCount) -> bool:
+    """PTX opcodes are lower case, SASS opcodes upper case."""
+    return site.opcode[:1].isupper()
+
+
+def _operand_dtype(site: SiteCount) -> str:
+    """As the device read it; hardware counters leave it to the opcode, where f16 has no suffix of its own."""
+    return site.operand_dtype or ("bf16" if ".BF16" in site.opcode else "")

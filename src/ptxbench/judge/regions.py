@@ -40,6 +40,8 @@ def describe_indices(hit: NDArray[np.bool_], granule: str = "") -> str:
 def _describe_matrix(mask: Mask) -> str:
     rows, columns = _any(mask, 1), _any(mask, 0)
     density = mask.sum() / (rows.sum() * columns.sum())
+    if rows.sum() == columns.sum() == 1:
+        return f"the element at row {describe_indices(rows)}, column {describe_indices(columns)}"
     if density < 0.5:
         return _describe_scattered(mask)
     if rows.all() and columns.all():

@@ -1,8 +1,9 @@
 """Which executed PTX instructions really exist in the machine code.
 
 ptxas deletes a ``wgmma`` whose accumulators are never read, even a volatile one, and leaves a dummy that multiplies
-nothing. Counting PTX sites alone would credit it. Lines cannot settle which site survived: ptxas 13.0 gives an ``HGMMA``
-the line of the fence or loop before it. So sites and instructions of one kernel are compared by shape and by number.
+nothing. Counting PTX sites alone would credit it. Lines cannot settle which site survived: ptxas 13.0 gives an
+``HGMMA`` the line of the fence or loop before it. So the sites and machine instructions of a kernel are compared by
+shape and by number.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ _STORAGE_ERRNOS = {
     errno.EPERM: "operation not permitted",
     errno.EIO: "input/output error",
     errno.ENOTDIR: "a part of the path is not a folder",
+    errno.ENOENT: "no such folder can be made",
 }
 
 

@@ -18,9 +18,9 @@ def paired_ratio_interval(
 ) -> Interval:
     """Median of the paired ratios ``numerator[i] / denominator[i]`` with a 95 % bootstrap interval.
 
-    Both are one-dimensional, equally long, positive, and measured in pairs (baseline and candidate times of one round, in
-    any common unit). Whole pairs are resampled with replacement; the interval is the 2.5 % and 97.5 % quantiles of the
-    resampled medians (percentile bootstrap, Efron 1979). `ValueError` on anything else.
+    Both are one-dimensional, equally long, positive, and measured in pairs (baseline and candidate times of one round,
+    in any common unit). Whole pairs are resampled with replacement; the interval is the 2.5 % and 97.5 % quantiles of
+    the resampled medians (percentile bootstrap, Efron 1979). `ValueError` on anything else.
 
     >>> interval = paired_ratio_interval([2.0, 4.0, 6.0], [1.0, 2.0, 2.0], np.random.default_rng(0))
     >>> interval.median, interval.low, interval.high

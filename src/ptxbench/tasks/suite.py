@@ -18,7 +18,7 @@ def load_tasks() -> Mapping[str, Task]:
     files = sorted((f for f in rows.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     tasks = [Task.model_validate(tomllib.loads(f.read_text(encoding="utf-8"))) for f in files]
     for task in tasks:
-        _check(task)
+        check(task)
     return {task.name: task for task in tasks}
 
 
@@ -42,7 +42,8 @@ def sizes_problem(task: Task, sizes: Mapping[str, int]) -> str:
     return ""
 
 
-def _check(task: Task) -> None:
+def check(task: Task) -> None:
+    """`ValueError` with every contradiction in a row."""
     unknown = [d for d in task.distributions if d not in DISTRIBUTIONS]
     problems = [f"unknown distributions {unknown}"] if unknown else []
     if task.operation not in OPERATIONS:

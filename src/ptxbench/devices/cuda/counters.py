@@ -172,12 +172,17 @@ def _site(target: Target, kernel: str, one: SassInstruction, warps: int, threads
 
 
 _WARPGROUP_SHAPE = re.compile(r"[HQIB]GMMA(?:\.SP)?\.(\d+)x(\d+)x(\d+)\b")
+# ptxas loads constants as -0 * 0 + (low, high): R5, -RZ, RZ, 0, 5.96e-08.
+_CONSTANT_LOAD = re.compile(r"R\d+, -?RZ, -?RZ,")
 _WARP_SHAPE = re.compile(r"[HI]MMA(?:\.SP)?\.(16|8)(8)(\d+)\b")
 
 
 def flops_of(target: Target, one: SassInstruction, warps: int, threads: int) -> int:
-    """FLOPs (multiply and add counted separately) that executions of a SASS instruction stand for; 0 where its opcode
-    does not tell (``tcgen05`` shapes are run-time values) and for the dummy product of a lone ``commit_group``."""
+    """FLOPs (multiply and add counted separately) that executions of a SASS instruction stand for.
+
+    0 where its opcode does not tell (``tcgen05`` shapes are run-time values), for the dummy product of a lone
+    ``commit_group`` and for an ``HFMA2`` that only loads a constant.
+    """
     shape = _WARPGROUP_SHAPE.match(one.opcode)
     if shape is not None:
         if one.operands.lstrip().startswith("RZ"):
@@ -189,5 +194,7 @@ def flops_of(target: Target, one: SassInstruction, warps: int, threads: int) -> 
     if shape is not None:
         m, n, k = (int(extent) for extent in shape.groups())
         return 2 * m * n * k * warps
+    if one.opcode.startswith("HFMA2") and _CONSTANT_LOAD.match(one.operands):
+        return 0
     family = next((family for family in families_of(target) if family.matches_sass(one.opcode)), None)
     return int(family.flops_per_thread * threads) if family is not None else 0

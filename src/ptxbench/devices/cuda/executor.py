@@ -95,7 +95,10 @@ class Executor:
         return {"handle": shared.handle.hex(), "offset": shared.offset}, b""
 
     def run(self, request: Message) -> Answer:
-        """Replays the plan once on poisoned outputs and looks for writes where none may be."""
+        """Replays the plan once on poisoned outputs and looks for writes where none may be.
+
+        Device variables that the plan does not name keep what the last replay left in them; load again for fresh ones.
+        """
         memory = self._replay().memory
         memory.reset()
         work = self._work(request.header["graph"])

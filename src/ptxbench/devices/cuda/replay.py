@@ -12,6 +12,8 @@ from ptxbench.devices.cuda.encode import EncodeArguments, patch_block, resolve
 from ptxbench.devices.cuda.lanes import Step, assign_lanes
 from ptxbench.devices.cuda.memory import Import, PlanMemory
 
+_ALIGNMENT = 64
+
 
 class Replay:
     """One plan with its module loaded, buffers placed and parameters filled in, to be launched any number of times.
@@ -56,10 +58,7 @@ class Replay:
 
     def _fill_in(self, index: int, node: Node, artifact: Artifact) -> None:
         if isinstance(node, KernelNode):
-            block = self._patched(node.parameters)
-            kept = (ctypes.c_ubyte * max(1, len(block))).from_buffer(block or bytearray(1))
-            self._blocks[index] = kept
-            start = ctypes.addressof(kept)
+            self._blocks[index], start = _aligned(self._patched(node.parameters))
             self._arguments[index] = [start + slot.offset for slot in artifact.kernel(node.kernel).parameters]
         elif isinstance(node, CopyNode):
             if isinstance(node.source, Block):
@@ -131,3 +130,11 @@ class Replay:
         for payload in self._payloads:
             self._driver.free(payload)
         self._driver.unload_module(self._module)
+
+
+def _aligned(data: bytearray) -> tuple[Any, int]:
+    """A host copy that starts at a 64-byte boundary, as a tensor map wants it: (what keeps it alive, its address)."""
+    room = ctypes.create_string_buffer(len(data) + _ALIGNMENT)
+    start = ctypes.addressof(room) + -ctypes.addressof(room) % _ALIGNMENT
+    ctypes.memmove(start, bytes(data), len(data))
+    return room, start

@@ -30,8 +30,8 @@ class Stopwatch:
         self._begin = driver.event(timing=True)
         self._end = driver.event(timing=True)
 
-    def sample(self, work: Callable[[], None], after: Callable[[], None] | None = None) -> Sample:
-        """Runs ``work`` (which enqueues on the stream) once. ``after`` runs when it has finished, untimed."""
+    def sample(self, work: Callable[[], None]) -> Sample:
+        """Runs ``work`` (which enqueues on the stream) once."""
         driver = self._driver
         started = time.perf_counter()
         driver.call("cuMemsetD32Async", self._flush, 0, self._flush_bytes // 4, self._stream)
@@ -44,8 +44,6 @@ class Stopwatch:
         driver.call("cuEventSynchronize", self._end)
         host_ms = (time.perf_counter() - started) * 1e3
         event_ms = float(driver.call("cuEventElapsedTime", self._begin, self._end))
-        if after is not None:
-            after()
         return Sample(event_ms=event_ms, host_ms=host_ms)
 
     def close(self) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from ptxbench.core import DeviceError, Interval, Record
 from ptxbench.devices.cuda.process import ExecutorProcess
 from ptxbench.devices.cuda.timing import Sample
+from ptxbench.stats import paired_ratio_interval
 
 TURN_SECONDS = 30.0
-_RESAMPLES = 2000
 
 
 class Turns(Record):
@@ -53,9 +53,7 @@ def take_turns(a: Callable[[], Sample], b: Callable[[], Sample], blocks: int, *,
 
 
 def paired_ratio(turns: Turns, seed: int = 0) -> Interval:
-    """Median over blocks of time A / time B (means of a block's two samples) with a 95 % percentile-bootstrap interval
-    over blocks; drawn from ``seed``, so that equal samples give equal intervals."""
-    ratios = np.asarray(turns.a).mean(axis=1) / np.asarray(turns.b).mean(axis=1)
-    draws = np.random.default_rng(seed).choice(ratios, size=(_RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return Interval(median=float(np.median(ratios)), low=float(low), high=float(high))
+    """Median over blocks of time A / time B (means of a block's two samples) with its 95 % bootstrap interval; the
+    resampling is drawn from ``seed``, so that equal samples give equal intervals."""
+    side_a, side_b = np.asarray(turns.a).mean(axis=1), np.asarray(turns.b).mean(axis=1)
+    return paired_ratio_interval(side_a, side_b, np.random.default_rng(seed))

@@ -43,11 +43,12 @@ void Recorder::refuse(std::string_view subject, std::string_view detail) {
 
 cudaError_t Recorder::fail(std::string_view api, cudaError_t error, const std::string& why) {
     last_error_ = error;
-    // A launcher that provokes errors in a loop must not fill the recording.
-    if (errors_.size() < 64) {
-        JsonObject entry;
-        entry.text("api", api).integer("code", error).text("name", cudaGetErrorName(error)).text("why", why);
-        errors_.push_back(entry.finish());
+    // A launcher that provokes errors in a loop must not fill the recording. The rest is written at once, because many
+    // launchers end the process when they see an error.
+    if (errors_++ < kMaxErrors) {
+        JsonObject line;
+        line.text("event", "error").text("api", api).integer("code", error).text("name", cudaGetErrorName(error));
+        emit(line.text("why", why).finish());
     }
     return error;
 }
@@ -57,7 +58,6 @@ cudaError_t Recorder::take_last_error() { return std::exchange(last_error_, cuda
 cudaStream_t Recorder::begin_call() {
     ++calls_;
     nodes_.clear();
-    errors_.clear();
     payload_bytes_ = 0;
     last_error_ = cudaSuccess;
     in_call_ = true;
@@ -79,7 +79,7 @@ void Recorder::end_call(int code, std::uint64_t workspace) {
     JsonObject line;
     line.text("event", "returned").integer("code", code);
     line.text("code_name", cudaGetErrorName(static_cast<cudaError_t>(code))).number("workspace", workspace);
-    line.list("nodes", nodes_).list("errors", errors_).numbers("joined", timeline.end_of_call().nodes);
+    line.list("nodes", nodes_).numbers("joined", timeline.end_of_call().nodes);
     line.list("allocations", allocations).list("symbols", symbols).list("maps", maps);
     emit(line.finish());
 }
@@ -151,6 +151,11 @@ cudaError_t Recorder::append(std::string_view api, cudaStream_t handle, JsonObje
     return cudaSuccess;
 }
 
+void Recorder::charge(std::string_view api, std::size_t bytes) {
+    if (bytes > kMaxPayloadBytes - payload_bytes_) refuse(api, "more than 4 MiB of arguments and copies from the host");
+    payload_bytes_ += bytes;
+}
+
 cudaError_t Recorder::launch(std::string_view api, const void* function, const LaunchShape& shape, void** arguments,
                              cudaStream_t stream) {
     const Kernel* k = kernel(function);
@@ -165,6 +170,7 @@ cudaError_t Recorder::launch(std::string_view api, const void* function, const L
         block.resize(std::max(block.size(), offset + bytes));
         std::memcpy(block.data() + offset, arguments[i], bytes);
     }
+    charge(api, block.size());
     JsonObject node;
     node.text("op", "kernel").text("kernel", k->name).numbers("grid", triple(shape.grid));
     node.numbers("block", triple(shape.block)).numbers("cluster", triple(shape.cluster));
@@ -202,8 +208,7 @@ cudaError_t Recorder::copy(std::string_view api, void* to, const void* from, std
     JsonObject node;
     node.text("op", "copy").number("to", address_of(to)).number("bytes", bytes);
     if (from_device) return append(api, stream, node.number("from", address_of(from)));
-    payload_bytes_ += std::min(bytes, kMaxPayloadBytes + 1);
-    if (payload_bytes_ > kMaxPayloadBytes) refuse(api, "more than 4 MiB copied from the host in one call");
+    charge(api, bytes);
     return append(api, stream, node.hex("payload", from, bytes));
 }
 

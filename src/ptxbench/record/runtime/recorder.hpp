@@ -35,6 +35,7 @@ constexpr std::size_t kMaxNodes = 4096;
 constexpr std::size_t kMaxPayloadBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxTensorMaps = 4096;
 constexpr std::size_t kMaxAllocations = 1024;
+constexpr int kMaxErrors = 64;  // that are written down; of the whole process
 
 struct ParameterSlot {
     std::size_t offset;
@@ -134,6 +135,8 @@ private:
 
     // Adds `node` behind the work on `stream`.
     cudaError_t append(std::string_view api, cudaStream_t stream, JsonObject node);
+    // Counts bytes of arguments and payload against the limit of a call.
+    void charge(std::string_view api, std::size_t bytes);
     void write_map(CUtensorMap& map, std::uint64_t number) const;
 
     std::map<std::string, Kernel, std::less<>> kernels_;
@@ -143,10 +146,10 @@ private:
     std::vector<MapRecord> maps_;
     cudaError_t last_error_ = cudaSuccess;
     int calls_ = 0;
+    int errors_ = 0;
     bool in_call_ = false;
     // Of the current call.
     std::vector<std::string> nodes_;
-    std::vector<std::string> errors_;
     std::size_t payload_bytes_ = 0;
 };
 

@@ -5,7 +5,7 @@ The flags mirror ``FloatFlag`` in ``machine/float_format.hpp``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from ptxbench.simulator.lower.image import LoweredInstruction
@@ -24,7 +24,7 @@ def _flags(site: Site, *allowed: tuple[str, int]) -> dict[str, int]:
     return {name: flag for name, flag in allowed if site.take(name)}
 
 
-def _check(site: Site, flags: Collection[str], type_name: str, valid: dict[str, Sequence[str]]) -> None:
+def _check(site: Site, flags: Collection[str], type_name: str, valid: Mapping[str, Sequence[str]]) -> None:
     for flag in flags:
         if type_name not in valid[flag]:
             site.refuse(f".{flag} does not go with .{type_name}")

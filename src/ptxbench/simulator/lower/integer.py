@@ -151,7 +151,7 @@ def _sad(site: Site) -> LoweredInstruction:
 
 
 def _logic(site: Site) -> LoweredInstruction:
-    type_name = site.choose(("pred", *BITS))
+    type_name = site.choose(BITS if site.base == "cnot" else ("pred", *BITS))
     return _same(site, f"{site.base}.{type_name}", type_name, 1 if site.base in ("not", "cnot") else 2)
 
 
@@ -176,7 +176,8 @@ def _bfe(site: Site) -> LoweredInstruction:
     d, a, start, length = site.arguments(4)
     return site.emit(
         f"bfe.{type_name}",
-        site.destination(d, type_name), site.source(a, type_name), site.source(start, "u32"), site.source(length, "u32"),
+        site.destination(d, type_name), site.source(a, type_name),
+        site.source(start, "u32"), site.source(length, "u32"),
     )  # fmt: skip
 
 

@@ -71,7 +71,10 @@ class _Kernel:
 
     def place_module_shared(self, outermost: Scope) -> None:
         """Places the module's shared variables that this kernel names."""
-        named = {name for instruction, _, _ in self.found for operand in instruction.operands for name in names(operand)}
+        if not self.module.shared:
+            return
+        operands = (operand for instruction, _, _ in self.found for operand in instruction.operands)
+        named = {name for operand in operands for name in names(operand)}
         for name, variable in self.module.shared.items():
             if name in named:
                 outermost.symbols[name] = self._place(variable)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ptxbench.simulator.lower import control, scalar
+from ptxbench.simulator.lower import compare, control, convert, move, scalar, warp
 from ptxbench.simulator.lower.site import Rules
 
 RULES: Final[Rules] = {
     **scalar.RULES,
+    **compare.RULES,
+    **move.RULES,
+    **convert.RULES,
+    **warp.RULES,
     **control.RULES,
 }

@@ -132,7 +132,7 @@ class Site:
             return register.negated
         if isinstance(operand, ptx.Offset) and not operand.generic:
             return self._symbolic(operand.base, type_name, operand.offset)
-        self.refuse(f"operand {ptx.emit_operand(operand)} is not a value")
+        return self.refuse(f"operand {ptx.emit_operand(operand)} is not a value")
 
     def destination(self, operand: ptx.Operand, type_name: str, *, wider: bool = False) -> Slot:
         """A register that is written, or the sink ``_``."""
@@ -291,7 +291,7 @@ class Site:
                 return struct.unpack("<I", struct.pack("<f", value))[0]
         if operand.kind == "int" and type_name not in ("f32", "f64", "tf32"):
             return operand.value  # packed and narrow formats are written as bit patterns
-        self.refuse(f"constant {ptx.emit_operand(operand)} does not fit .{type_name}")
+        return self.refuse(f"constant {ptx.emit_operand(operand)} does not fit .{type_name}")
 
     def _symbolic(self, name: ptx.Name, type_name: str, addend: int) -> Slot:
         storage = TYPES[type_name].storage

@@ -26,6 +26,7 @@ Warp::Warp(Cta& owner, u32 number, u32 lane_mask)
       launch(owner.cluster->launch), run(launch->run), local(size_t(launch->kernel->local_bytes) * kLanes, 0xd5),
       storage_(size_t(rows_count) * kLanes, kPoison) {
   rows = storage_.data();
+  registers = launch->registers;
   splits.push_back({0, live});
 }
 
@@ -152,12 +153,12 @@ Run::Run(const Module& program, const Options& how, const std::atomic<int>& canc
              std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(how.time_limit_s));
 }
 
-void Run::defer(Cluster& cluster, Deferred::Kind kind, std::function<void()> complete) {
-  if (late(kind)) {
-    cluster.deferred.push_back({kind, std::move(complete)});
+void Run::defer(Deferred work) {
+  if (late(work.kind)) {
+    work.place.warp->cta->cluster->deferred.push_back(std::move(work));
     return;
   }
-  complete();
+  work.complete();
   event();
 }
 

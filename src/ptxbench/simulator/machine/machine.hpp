@@ -121,6 +121,7 @@ struct Warp {
   std::vector<u8> watched;
   std::vector<i32> watch_list;
   std::vector<u8> local;  // local_bytes a lane
+  u32 registers = 0;      // a thread, as setmaxnreg counts them; 0 if not tracked
   u64 proxy_fence = 0;    // value of the run's proxy clock at the last fence.proxy.async
 
   // Progress of blocking instructions that are retried.
@@ -166,10 +167,12 @@ struct MBarrier {
   bool valid = false;
 };
 
-// Work that takes effect when something waits for it.
+// Work that takes effect when something waits for it. `matters` says that ending the kernel before it is a finding.
 struct Deferred {
   enum Kind : u8 { kCopy, kProduct };
   Kind kind;
+  Place place;
+  bool matters;
   std::function<void()> complete;
 };
 
@@ -199,7 +202,7 @@ struct Cta {
   std::vector<std::unique_ptr<Warp>> warps;
   std::unique_ptr<TensorMemory> tensor_memory;
   u32 live_warps = 0;
-  u32 register_pool = 0;  // registers of the CTA that setmaxnreg.inc may take
+  u32 register_pool = 0;  // registers a thread, summed over warps, that setmaxnreg.inc may take
 };
 
 struct Cluster {
@@ -229,8 +232,7 @@ struct Launch {
   const Kernel* kernel;
   Dim3 grid, block, cluster;
   u32 dynamic_shared;
-  u64 parameters_base;  // generic address of the parameter block
-  std::vector<u8> parameters;
+  u32 registers;  // a thread at the start, 0 if setmaxnreg has no effect
   std::vector<Site>* sites;
   u32 threads() const { return u32(block.count()); }
   u32 warps_per_cta() const { return (threads() + kLanes - 1) / kLanes; }
@@ -257,7 +259,8 @@ struct Run {
 
   // Any change that a waiting warp may see.
   void event() { ++events; }
-  void defer(Cluster& cluster, Deferred::Kind kind, std::function<void()> complete);
+  // Completes work now, or leaves it to the scheduler if the schedule completes that kind late.
+  void defer(Deferred work);
   bool late(Deferred::Kind kind) const {
     return kind == Deferred::kCopy ? options.late_copies : options.late_products;
   }

@@ -98,7 +98,7 @@ Location shared_at(const Place& place, u32 address, u32 bytes, u32 align, Scope 
          format("access of %u bytes at shared address 0x%x, but the CTA has %u bytes from 0x%x", bytes, address,
                 cta.shared_bytes - kReservedShared, rank << kRankShift | kReservedShared),
          "Check the offset, and the dynamic shared memory size of the launch.");
-  if (!cta.live_warps && scope == Scope::kCluster && &cta != &own)
+  if (!cta.live_warps && &cta != &own && !own.cluster->finished())
     fail(place, FaultKind::kIllegalAddress, format("shared memory of CTA rank %u, which has exited", rank),
          "Keep every CTA alive until its peers have finished with its memory (barrier.cluster before exit).");
   return {cta.shared_data(offset), &cta, offset};
@@ -141,6 +141,11 @@ u32 shared_address(const Place& place, const Operand& operand, Space space) {
          space == Space::kGeneric ? "Use an address of shared memory."
                                   : "Convert a generic pointer with cvta.to.shared (__cvta_generic_to_shared) first.");
   return u32(address);
+}
+
+u32 cluster_address(const Place& place, const Operand& operand) {
+  const bool generic = is_shared(address_of(*place.warp, operand, place.lane));
+  return shared_address(place, operand, generic ? Space::kGeneric : Space::kSharedCluster);
 }
 
 u64 address_of(const Warp& warp, const Operand& operand, u32 lane) {

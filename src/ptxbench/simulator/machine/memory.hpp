@@ -85,4 +85,7 @@ Location locate(const Place& place, const Operand& operand, Space space, u32 byt
 // The 32-bit shared-window address that an operand means; faults if it is not shared memory.
 u32 shared_address(const Place& place, const Operand& operand, Space space);
 
+// The same for an operand that may be a generic or a shared::cluster address.
+u32 cluster_address(const Place& place, const Operand& operand);
+
 }  // namespace ptx

@@ -140,6 +140,8 @@ Kernel read_kernel(Reader& in, u32 index) {
   end.text = "exit";
   check_slots(kernel);
   kernel.wgmma_rows = rows_of_matrix_products(kernel);
+  kernel.wgmma_row_index.assign(kernel.rows, -1);
+  for (size_t i = 0; i < kernel.wgmma_rows.size(); ++i) kernel.wgmma_row_index[size_t(kernel.wgmma_rows[i])] = i32(i);
   return kernel;
 }
 

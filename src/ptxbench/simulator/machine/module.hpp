@@ -40,7 +40,8 @@ struct Kernel {
   u32 max_threads, max_registers;
   std::vector<Constant> constants;
   std::vector<Insn> code;
-  std::vector<i32> wgmma_rows;  // registers that matrix products read or write
+  std::vector<i32> wgmma_rows;       // registers that wgmma reads or writes, ascending
+  std::vector<i32> wgmma_row_index;  // by register row: index into wgmma_rows, or -1
 
   // Byte offset of the dynamic block in the shared window.
   u32 dynamic_offset() const;

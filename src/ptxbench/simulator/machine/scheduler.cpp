@@ -87,12 +87,7 @@ void Scheduler::retire_finished() {
   const size_t before = active_.size();
   std::erase_if(active_, [](const std::unique_ptr<Cluster>& cluster) {
     if (!cluster->finished()) return false;
-    for (auto& cta : cluster->ctas) leave_cta(*cta);
-    while (!cluster->deferred.empty()) {
-      const auto work = std::move(cluster->deferred.front());
-      cluster->deferred.pop_front();
-      work.complete();
-    }
+    leave_cluster(*cluster);
     return true;
   });
   if (active_.size() != before) order_warps();
@@ -107,14 +102,22 @@ void Scheduler::resolve_stall(bool provably_stuck) {
   if (provably_stuck) expire_waits();
 }
 
+// The next piece of deferred work: copies in any order if the schedule is shuffled, products always in order.
+Deferred Scheduler::take_deferred(Cluster& cluster) {
+  auto& queue = cluster.deferred;
+  size_t pick = run_.options.seed ? random_() % queue.size() : 0;
+  if (queue[pick].kind == Deferred::kProduct)
+    for (pick = 0; queue[pick].kind != Deferred::kProduct;) ++pick;
+  Deferred work = std::move(queue[pick]);
+  queue.erase(queue.begin() + std::ptrdiff_t(pick));
+  return work;
+}
+
 bool Scheduler::complete_deferred() {
   bool any = false;
   for (auto& cluster : active_) {
     if (cluster->deferred.empty()) continue;
-    const size_t pick = run_.options.seed ? random_() % cluster->deferred.size() : 0;
-    const auto at = cluster->deferred.begin() + std::ptrdiff_t(pick);
-    const auto work = std::move(*at);
-    cluster->deferred.erase(at);
+    const Deferred work = take_deferred(*cluster);
     work.complete();
     run_.event();
     any = true;

@@ -11,9 +11,9 @@ namespace ptx {
 // Fills the constant rows of a new warp.
 void fill_constants(Warp& warp);
 
-// Reports what a warp, a CTA or a cluster leaves behind when it ends.
+// Reports what a warp or a cluster leaves behind when it ends, and completes it.
 void leave_warp(Warp& warp);
-void leave_cta(Cta& cta);
+void leave_cluster(Cluster& cluster);
 
 enum class SliceEnd : u8 {
   kIdle,       // nothing could execute
@@ -47,6 +47,7 @@ class Scheduler {
   Round run_round();
   void observe(Warp& warp, SliceEnd end, Round& round);
   void resolve_stall(bool provably_stuck);
+  Deferred take_deferred(Cluster& cluster);
   bool complete_deferred();
   bool release_lanes();
   void expire_waits();

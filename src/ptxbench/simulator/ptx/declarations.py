@@ -74,20 +74,21 @@ def _type(cursor: Cursor) -> tuple[str, int]:
 def _attributes(cursor: Cursor) -> tuple[int | None, tuple[str, int | None] | None, str, int]:
     """The words between the state space and the name: alignment, ``.ptr`` attributes, type and vector length."""
     align: int | None = None
-    pointer: tuple[str, int | None] | None = None
+    pointer_space = ""
+    pointer_align: int | None = None
     type_name = ""
     vector = 1
     while word := cursor.accept(_WORD):
         if word[1] == "align":
             value = _integer(cursor, cursor.expect(_NUMBER, "an alignment")[0])
-            if pointer is None:
-                align = value
+            if pointer_space:
+                pointer_align = value
             else:
-                pointer = (pointer[0], value)
+                align = value
         elif word[1] == "ptr":
-            pointer = ("generic", None)
-        elif word[1] in SPACES and pointer is not None:
-            pointer = (word[1], pointer[1])
+            pointer_space = "generic"
+        elif word[1] in SPACES and pointer_space:
+            pointer_space = word[1]
         elif found := _VECTOR.fullmatch(word[1]):
             vector = int(found[1])
         elif type_name:
@@ -96,7 +97,7 @@ def _attributes(cursor: Cursor) -> tuple[int | None, tuple[str, int | None] | No
             type_name = word[1]
     if not type_name:
         cursor.fail(f"expected a type, found {cursor.ahead()}")
-    return align, pointer, type_name, vector
+    return align, (pointer_space, pointer_align) if pointer_space else None, type_name, vector
 
 
 def _name(cursor: Cursor) -> tuple[str, tuple[int | None, ...]]:

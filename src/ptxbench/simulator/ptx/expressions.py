@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable
 from typing import Final, NoReturn
@@ -28,9 +27,9 @@ def _remainder(a: int, b: int) -> int:
 _LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
     {"||": lambda a, b: int(bool(a or b))},
     {"&&": lambda a, b: int(bool(a and b))},
-    {"|": operator.or_},
-    {"^": operator.xor},
-    {"&": operator.and_},
+    {"|": lambda a, b: a | b},
+    {"^": lambda a, b: a ^ b},
+    {"&": lambda a, b: a & b},
     {"==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b)},
     {
         "<": lambda a, b: int(a < b),
@@ -39,8 +38,8 @@ _LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
         ">=": lambda a, b: int(a >= b),
     },
     {"<<": lambda a, b: a << (b & 63), ">>": lambda a, b: a >> (b & 63)},
-    {"+": operator.add, "-": operator.sub},
-    {"*": operator.mul, "/": _divide, "%": _remainder},
+    {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
+    {"*": lambda a, b: a * b, "/": _divide, "%": _remainder},
 )
 
 

@@ -133,7 +133,7 @@ class OperandParser:
             return Address(base, 0, extra)
         if isinstance(base, Offset) and not base.generic:
             return Address(base.base, base.offset, extra)
-        self._fail(f"[{text}] is not an address")
+        return self._fail(f"[{text}] is not an address")
 
     def _number(self, text: str) -> int:
         if len(text) > 21:

@@ -1,0 +1,1 @@
+"""Benchmarks with a command: ``python -m benchmarks --out results.json``."""

@@ -1,0 +1,128 @@
+"""Measures import time, the stages of `eval` cold and warm, and the simulator's speed on the bundled GEMMs.
+
+    python -m benchmarks [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ptxbench.build import find_toolchain
+from ptxbench.core import Artifact, Mode, RunOptions, Workload
+from ptxbench.devices import SimulatorDevice
+from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.native import Cache
+from ptxbench.solutions import Solution, include_dir, solutions
+from ptxbench.tasks import get_task, make_problem
+
+TASK = "gemm_n7168_k5120"
+CUBES = (256, 512, 1024)
+
+
+def measure_import(repeats: int = 7) -> dict[str, float]:
+    """Seconds of ``import ptxbench`` and of ``import ptxbench.core`` in a new interpreter, median."""
+    code = "import time; t = time.perf_counter(); import {0}; print(time.perf_counter() - t)"
+    found: dict[str, float] = {}
+    for module in ("ptxbench", "ptxbench.core", "ptxbench.cli"):
+        times = [float(subprocess.check_output([sys.executable, "-c", code.format(module)])) for _ in range(repeats)]
+        found[module] = round(statistics.median(times), 4)
+    return found
+
+
+def measure_eval(folder: Path) -> dict[str, Any]:
+    """Wall seconds of whole `ptxbench eval` processes on one kernel: everything cold, compile only, and from the cache."""
+    row = solutions(TASK)[0]
+    kernel = folder / row.file.rsplit("/", 1)[-1]
+    environment = os.environ | {"PTXBENCH_CACHE": str(folder / "cache")}
+
+    def run(source: str) -> dict[str, Any]:
+        kernel.write_text(source)
+        command = [sys.executable, "-m", "ptxbench.cli", "eval", str(kernel), "--task", TASK, "--target", row.target.value, "--json"]
+        begin = time.perf_counter()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        wall = time.perf_counter() - begin
+        return {"wall_s": round(wall, 3), "stages_s": json.loads(done.stdout)["stages_s"]}
+
+    source = row.source()
+    return {
+        "kernel": row.file,
+        "cold": run(source),
+        "compile": [run(source + f"// {index}\n") for index in range(3)],
+        "from_cache": [run(source) for _ in range(5)],
+    }
+
+
+def measure_simulator(folder: Path) -> Iterator[dict[str, Any]]:
+    """One replay of each bundled GEMM per size on one thread, counting."""
+    device = SimulatorDevice()
+    evaluator = LocalEvaluator(device=device, toolchain=find_toolchain(), cache=Cache(folder / "cache"), include=include_dir())
+    for row in solutions(TASK):
+        candidate = make_candidate(row.source(), task=TASK, target=row.target, origin=row.file)
+        artifact = evaluator.compile(candidate)
+        assert isinstance(artifact, Artifact)
+        for cube in CUBES:
+            yield measure_replay(evaluator, artifact, row, cube)
+
+
+def measure_replay(evaluator: LocalEvaluator, artifact: Artifact, row: Solution, cube: int) -> dict[str, Any]:
+    """Seconds and warp instructions per second of one GEMM of ``cube`` in every dimension."""
+    from ptxbench.evaluate.replay import replay
+    from ptxbench.evaluate.trials import Trial
+
+    workload = Workload(tier="small", sizes={"M": cube, "N": cube, "K": cube})
+    candidate = make_candidate(row.source(), task=TASK, target=row.target, origin=row.file)
+    plans = evaluator.record(candidate, artifact, [workload.sizes])
+    assert isinstance(plans, tuple)
+    problem = make_problem(get_task(TASK), workload, "normal", seed=1)
+    trial = Trial(0, workload, "normal", 1, RunOptions(mode=Mode.COUNT))
+    seen = [replay(evaluator.device, artifact, plans[0], trial, problem).observation for _ in range(3)]
+    seconds = min(observation.seconds for observation in seen)
+    return {
+        "kernel": row.file,
+        "size": cube,
+        "seconds": round(seconds, 4),
+        "warp_instructions": seen[0].warp_instructions,
+        "million_warp_instructions_per_s": round(seen[0].warp_instructions / seconds / 1e6, 2),
+        "gflop_per_s": round(2 * cube**3 / seconds / 1e9, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="also write the results to this JSON file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        report = {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": "python -m benchmarks",
+            "machine": {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()},
+            "import_s": measure_import(),
+            "eval": measure_eval(folder),
+            "simulator": list(measure_simulator(folder)),
+        }
+    print(json.dumps(report, indent=2))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+if __name__ == "__main__":
+    main()

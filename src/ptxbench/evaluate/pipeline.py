@@ -1,0 +1,91 @@
+"""The main flow: one candidate in, one verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ptxbench import __version__
+from ptxbench.build import Toolchain, compile_candidate
+from ptxbench.core import Artifact, Candidate, Device, LaunchPlan, Progress, Rejection, Tier, Verdict
+from ptxbench.evaluate.replay import replay_all, weigh
+from ptxbench.evaluate.stages import Stages
+from ptxbench.evaluate.trials import draw_seed, simulator_trials
+from ptxbench.judge import Evidence, decide
+from ptxbench.native import Cache
+from ptxbench.record import record_all
+from ptxbench.tasks import get_task
+
+
+def silent(stage: str) -> None:
+    """A `Progress` that shows nothing."""
+
+
+@dataclass(frozen=True)
+class LocalEvaluator:
+    """Judges candidates on this machine (`core.Evaluator`); safe to use from several threads.
+
+    ``include`` is the folder of the header set, or None to withhold it. ``seed`` fixes the secret seed, for tests and
+    for judging again; None draws one per verdict. ``threads`` is how many replays run at a time.
+    """
+
+    device: Device
+    toolchain: Toolchain
+    cache: Cache
+    include: Path | None
+    tiers: tuple[Tier, ...] = ("small", "heldout")
+    strict: bool = False
+    seed: int | None = None
+    threads: int = 2
+    progress: Progress = silent
+
+    def evaluate(self, candidate: Candidate) -> Verdict:
+        """Compile, record, replay, judge; the first stage that refuses the candidate ends the flow."""
+        task = get_task(candidate.task)
+        seed = draw_seed() if self.seed is None else self.seed
+        stages = Stages(self.progress)
+        evidence = Evidence(
+            task=task,
+            candidate=candidate,
+            device=self.device.capabilities().model_dump(mode="json"),
+            strict=self.strict,
+            seeds=(seed,),
+            stages_s=stages.seconds,
+            versions={"ptxbench": __version__},
+        )
+
+        with stages("compiling"):
+            artifact = self.compile(candidate)
+        if isinstance(artifact, Rejection):
+            return decide(replace(evidence, rejection=artifact))
+        evidence = replace(evidence, artifact=artifact)
+
+        with stages("recording"):
+            plans = self.record(candidate, artifact, [workload.sizes for workload in task.of_tier(*self.tiers)])
+        if isinstance(plans, Rejection):
+            return decide(replace(evidence, rejection=plans))
+        evidence = replace(evidence, plans=plans)
+
+        with stages("simulating"):
+            trials = simulator_trials(task, self.tiers, seed)
+            replays = replay_all(self.device, artifact, plans, task, trials, self.threads)
+
+        with stages("judging"):
+            return decide(weigh(evidence, artifact, replays))
+
+    def compile(self, candidate: Candidate) -> Artifact | Rejection:
+        """The candidate compiled, from the cache where it was compiled before."""
+        task = get_task(candidate.task)
+        return compile_candidate(candidate, task, toolchain=self.toolchain, cache=self.cache, include=self.include)
+
+    def record(
+        self, candidate: Candidate, artifact: Artifact, sizes: Sequence[dict[str, int]]
+    ) -> tuple[LaunchPlan, ...] | Rejection:
+        """One plan per set of sizes, or the first refusal."""
+        plans: list[LaunchPlan] = []
+        for plan in record_all(artifact, get_task(candidate.task), sizes, cache=self.cache):
+            if isinstance(plan, Rejection):
+                return plan
+            plans.append(plan)
+        return tuple(plans)

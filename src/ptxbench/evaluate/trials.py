@@ -1,0 +1,72 @@
+"""What is run for a verdict, as rows: workload, inputs and options of every replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.core import Mode, RunOptions, Schedule, Task, Tier, Workload
+from ptxbench.judge import PERTURBATION_SCALES
+
+SCHEDULES: tuple[Schedule, ...] = tuple(
+    Schedule(copies=copies, products=products, reverse=reverse)
+    for copies, products in (("eager", "eager"), ("late", "late"), ("eager", "late"))
+    for reverse in (False, True)
+)
+"""The default schedules. Early copies with late products alone show a stage that is released too soon."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One replay: ``plan`` indexes the workloads; a ``perturbation`` other than 1 makes it a knock-out run."""
+
+    plan: int
+    workload: Workload
+    distribution: str
+    seed: int
+    options: RunOptions
+
+    @property
+    def inputs(self) -> tuple[int, str, int]:
+        """What identifies the inputs; trials that share it solve the same problem."""
+        return (self.plan, self.distribution, self.seed)
+
+    @property
+    def perturbation(self) -> float:
+        """The factor of every product of the target's matrix instruction."""
+        return self.options.perturbation
+
+
+def draw_seed() -> int:
+    """A secret seed for one verdict (63 bits from the operating system)."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Trial, ...]:
+    """The replays of one verdict on the simulator; all inputs follow from ``seed``.
+
+    The first workload runs under every schedule; every workload runs under the first and, in reverse order with everything late, the
+    last but one; every distribution runs on the small tier. The first replay counts; the last is the knock-out.
+    """
+    workloads = task.of_tier(*tiers)
+    plain, late_reversed = SCHEDULES[0], SCHEDULES[3]
+    rng = np.random.default_rng(seed)
+    seeds = iter(int(s) for s in rng.integers(1 << 62, size=64))
+    first, *others = task.distributions
+
+    def trial(index: int, distribution: str, drawn: int, schedule: Schedule, mode: Mode = Mode.RUN,
+              perturbation: float = 1.0) -> Trial:  # fmt: skip
+        options = RunOptions(mode=mode, schedule=schedule, perturbation=perturbation)
+        return Trial(index, workloads[index], distribution, drawn, options)
+
+    trials: list[Trial] = []
+    for index, workload in enumerate(workloads):
+        drawn = next(seeds)
+        schedules = SCHEDULES if index == 0 else (plain, late_reversed)
+        trials += [trial(index, first, drawn, s, Mode.COUNT if s is plain else Mode.RUN) for s in schedules]
+        if workload.tier == "small":
+            trials += [trial(index, name, next(seeds), plain) for name in others]
+    factor = float(rng.uniform(*PERTURBATION_SCALES))
+    return (*trials, trial(0, first, trials[0].seed, plain, perturbation=factor))

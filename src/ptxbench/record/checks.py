@@ -1,0 +1,90 @@
+"""Checks of one recorded call and of the finished nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ptxbench.core import Address, Artifact, Block, Buffer, MemsetNode, Node, Outcome
+from ptxbench.record.launches import check_launch
+from ptxbench.record.parameters import block_size
+from ptxbench.record.process import Call
+from ptxbench.record.recording import RawKernel
+from ptxbench.record.refusal import Refusal, contract_error, launch_error
+from ptxbench.record.tensor_maps import check_map
+
+
+def check_call(artifact: Artifact, call: Call, call_in_process: int) -> None:
+    """Raises `Refusal` unless the call is something that the target could do. ``call_in_process`` counts from 1."""
+    returned = call.returned
+    sheet = artifact.target.sheet
+    held = returned.workspace + sum(raw.bytes for raw in returned.allocations)
+    if held > sheet.memory_bytes:
+        raise launch_error(
+            f"Workspace and allocations are {held} bytes, and the device has {sheet.memory_bytes}.",
+            "Write a smaller workspace; workspace_bytes returns bytes.",
+        )
+    kernels = {facts.name: facts for facts in artifact.kernels}
+    for index, node in enumerate(returned.nodes):
+        if any(earlier >= index for earlier in node.after):
+            raise contract_error("The recorded order of the work is no order.", "Write launch as plain straight code.")
+        if isinstance(node, RawKernel):
+            facts = kernels.get(node.kernel)
+            if facts is None or len(node.parameters) != 2 * block_size(facts):
+                raise contract_error(
+                    f"The launch of {node.kernel} does not fit a kernel of the source.", "Write the launch with <<<>>>."
+                )
+            check_launch(node, facts, sheet)
+    for number, raw in enumerate(returned.maps):
+        if raw.call == call_in_process:
+            check_map(raw, call.addresses.find(raw.base), number)
+    _check_joined(call)
+
+
+def check_work(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> None:
+    """Raises `Refusal` unless there is a kernel, and every copy and fill stays in its buffer and off the inputs."""
+    if not any(node.op == "kernel" for node in nodes):
+        raise contract_error("launch launches no kernel: a plan without a kernel.", "Write at least one kernel launch in launch.")
+    for node in nodes:
+        if node.op == "kernel":
+            continue
+        size = node.width * node.count if isinstance(node, MemsetNode) else node.bytes
+        what = "fill" if isinstance(node, MemsetNode) else "copy"
+        _check_range(node.to, size, buffers, f"A {what}")
+        if buffers[node.to.buffer].role == "input":
+            raise Refusal(
+                Outcome.INTEGRITY_VIOLATION, f"A {what} writes the input {node.to.buffer}.",
+                "Write to the outputs and the workspace only.",
+            )
+        if node.op == "copy" and isinstance(node.source, Address):
+            _check_range(node.source, size, buffers, "A copy")
+        if node.op == "copy" and isinstance(node.source, Block) and len(node.source.data) != size:
+            raise contract_error("A copy is longer than its data.", "Write the copy with the size of its source.")
+
+
+def _check_range(address: Address, size: int, buffers: Mapping[str, Buffer], what: str) -> None:
+    total = buffers[address.buffer].bytes
+    if address.offset < 0 or address.offset + size > total:
+        raise launch_error(
+            f"{what} touches bytes {address.offset} to {address.offset + size} of {address.buffer}, which has {total}.",
+            "Write the range from the sizes; the size of a copy or cudaMemset is in bytes.",
+        )
+
+
+def _check_joined(call: Call) -> None:
+    """Everything must be ordered before the end of the call on the launcher's stream."""
+    nodes = call.returned.nodes
+    reached: set[int] = set()
+    pending = [index for index in call.returned.joined if index < len(nodes)]
+    while pending:
+        index = pending.pop()
+        if index not in reached:
+            reached.add(index)
+            pending.extend(nodes[index].after)
+    loose = sorted(set(range(len(nodes))) - reached)
+    if loose:
+        node = nodes[loose[0]]
+        what = f"The launch of {node.kernel}" if isinstance(node, RawKernel) else "A copy or fill"
+        raise contract_error(
+            f"{what} runs on a stream that the launcher's stream never waits for.",
+            "Write cudaEventRecord(event, side) and cudaStreamWaitEvent(stream, event) after it.",
+        )

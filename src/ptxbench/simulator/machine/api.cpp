@@ -1,0 +1,115 @@
+// The C interface that the Python side calls. A program is immutable; every run has a context of its own, so runs may proceed in
+// parallel threads. No exception crosses this boundary.
+#include <cstring>
+#include <exception>
+
+#include "json.hpp"
+#include "machine.hpp"
+
+namespace ptx {
+namespace {
+
+// A run with what outlives its launches.
+struct Context {
+  Context(const Module& module, const Options& options, const std::atomic<int>& cancel) : run(module, options, cancel) {}
+  Run run;
+  std::string report;
+};
+
+std::string message_of(const std::exception& error) { return error.what(); }
+
+char* copy_text(const std::string& text) {
+  char* copy = new char[text.size() + 1];
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+}  // namespace
+}  // namespace ptx
+
+using namespace ptx;
+
+extern "C" {
+
+struct PtxOptions {
+  u8 late_copies, late_products, reverse, reserved;
+  float perturbation;
+  u64 seed, step_limit;
+  double time_limit_s;
+  u32 sm_count, tensor_memory_columns;
+};
+
+struct PtxLaunch {
+  u32 kernel, grid[3], block[3], cluster[3], dynamic_shared, registers, resident_clusters;
+};
+
+void ptx_free_text(char* text) { delete[] text; }
+
+// Decodes an image. Returns nullptr and a message on failure.
+Module* ptx_load(const u8* image, u64 size, char** error) {
+  try {
+    return new Module(decode_module({image, size}));
+  } catch (const std::exception& failure) {
+    *error = copy_text(message_of(failure));
+    return nullptr;
+  }
+}
+
+void ptx_unload(Module* module) { delete module; }
+
+Context* ptx_begin(const Module* module, const PtxOptions* options, const int* cancel) {
+  Options how;
+  how.late_copies = options->late_copies;
+  how.late_products = options->late_products;
+  how.reverse = options->reverse;
+  how.seed = options->seed;
+  how.perturbation = options->perturbation;
+  how.step_limit = options->step_limit;
+  how.time_limit_s = options->time_limit_s;
+  how.sm_count = options->sm_count;
+  how.tensor_memory_columns = options->tensor_memory_columns;
+  static_assert(sizeof(std::atomic<int>) == sizeof(int));
+  return new Context(*module, how, *reinterpret_cast<const std::atomic<int>*>(cancel));
+}
+
+void ptx_end(Context* context) { delete context; }
+
+// Maps host bytes at a device address.
+void ptx_map(Context* context, u64 address, u64 size, u8* host, int writable, const char* name) {
+  context->run.memory.add({address, size, host, writable != 0, name});
+}
+
+// The device address of the module's next global variable, in order.
+void ptx_place_global(Context* context, u64 address) { context->run.global_addresses.push_back(address); }
+
+// Runs a kernel. Returns 0, or 1 if it ended with a fault: then ptx_report has it.
+int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
+  Run& run = context->run;
+  const Kernel& kernel = run.module.kernels[how->kernel];
+  Launch launch{&run, &kernel, {how->grid[0], how->grid[1], how->grid[2]}, {how->block[0], how->block[1], how->block[2]},
+                {how->cluster[0], how->cluster[1], how->cluster[2]}, how->dynamic_shared, how->registers, &run.sites[how->kernel]};
+  if (kernel.param_bytes) run.memory.add({kParameterWindow, kernel.param_bytes, parameters, false, "the kernel parameters"});
+  int faulted = 0;
+  try {
+    run_launch(run, launch, how->resident_clusters);
+  } catch (const Fault& fault) {
+    context->report = fault_json(fault);
+    faulted = 1;
+  } catch (const std::bad_alloc&) {
+    context->report = fault_json({FaultKind::kOutOfMemory, "the simulator ran out of host memory", "", i64(kernel.index)});
+    faulted = 1;
+  }
+  run.memory.remove(kParameterWindow);
+  return faulted;
+}
+
+// JSON of the fault of the last launch.
+const char* ptx_fault(Context* context) { return context->report.c_str(); }
+
+// JSON of counts, hazards and totals.
+const char* ptx_report(Context* context) {
+  context->report = run_json(context->run);
+  return context->report.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,61 @@
+// atom and red.
+//
+// atom: operands = destinations (or none, one per element), address, b per element, c or none;
+//       attributes = space, operation, type, elements
+#include <cstring>
+
+#include "machine.hpp"
+#include "reductions.hpp"
+
+namespace ptx {
+namespace {
+
+u64 register_value(const Warp& warp, const Operand& operand, u32 lane) {
+  const u32* row = warp.row(operand.slot);
+  return operand.kind == Operand::kRow64 ? reinterpret_cast<const u64*>(row)[lane] : row[lane];
+}
+
+Step atom(Warp& warp, const Insn& insn, u32 mask) {
+  const Space space = Space(insn.attr[0]);
+  const AtomicOp op = AtomicOp(insn.attr[1]);
+  const AtomicType type = AtomicType(insn.attr[2]);
+  const u32 count = u32(insn.attr[3]), element = bytes_of(type);
+  bool changed = false;
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const Location at = locate(place, insn.ops[count], space, element * count, element * count, Access::kWrite);
+    if (at.cta) at.cta->check_initialised(place, at.offset, element * count);
+    u64 before[8] = {};  // destinations are written last: they may be sources as well
+    for (u32 i = 0; i < count; ++i) {
+      u64& old = before[i];
+      std::memcpy(&old, at.data + i * element, element);
+      const Operand& c = insn.ops[2 * count + 1];
+      const u64 value = atomic_result(op, type, old, register_value(warp, insn.ops[count + 1 + i], lane),
+                                      c.kind == Operand::kNone ? 0 : register_value(warp, c, lane));
+      std::memcpy(at.data + i * element, &value, element);
+      changed |= value != old;
+    }
+    for (u32 i = 0; i < count; ++i) {
+      const Operand& destination = insn.ops[i];
+      if (destination.kind == Operand::kRow64)
+        warp.row64(destination.slot)[lane] = before[i];
+      else if (destination.kind == Operand::kRow)
+        warp.row(destination.slot)[lane] = u32(before[i]);
+    }
+    if (at.cta) at.cta->wrote_generic(at.offset, element * count, warp);
+  });
+  // An atomic that changes nothing polls.
+  if (changed)
+    warp.run->event();
+  else
+    warp.yield();
+  return Step::kNext;
+}
+
+constexpr NamedHandler kTable[] = {{"atom", atom}};
+
+}  // namespace
+
+std::span<const NamedHandler> atomic_handlers() { return kTable; }
+
+}  // namespace ptx

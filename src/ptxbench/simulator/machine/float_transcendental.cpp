@@ -1,0 +1,71 @@
+// The approximate functions: ex2, lg2, sin, cos, tanh, rsqrt. Hardware's results are within a few units in the last place
+// of the true value (PTX ISA, "Floating Point Instructions"); these are the true values, rounded.
+#include <array>
+
+#include "float_lanes.hpp"
+
+namespace ptx {
+namespace {
+
+// 2^x = 2^n * 2^r with |r| <= 1/2. The Taylor polynomial of 2^r up to r^10 is within 2^-40, far below f32's precision.
+// All steps are branch-free, so that the lanes vectorise.
+struct Ex2 {
+  f32 operator()(f32 a) const {
+    constexpr f64 kLn2 = 0.693147180559945309417;
+    const f64 x = a > 200.0f ? 200.0 : a < -200.0f ? -200.0 : f64(a);
+    // Adding and subtracting 1.5 * 2^52 rounds to an integer, whose low bits then stand in the pattern.
+    constexpr f64 kMagic = 0x1.8p52;
+    const f64 shifted = x + kMagic, r = (x - (shifted - kMagic)) * kLn2;
+    f64 sum = 1.0 / 3628800.0;
+    constexpr std::array<f64, 10> kCoefficients = {1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0,
+                                                   1.0 / 24.0,     1.0 / 6.0,     0.5,          1.0,         1.0};
+    for (const f64 coefficient : kCoefficients) sum = sum * r + coefficient;
+    const u64 scale = (bits_of(shifted) + 1023) << 52;
+    const f32 result = f32(sum * std::bit_cast<f64>(scale));
+    return a != a ? float_of(kCanonicalNan) : result;
+  }
+};
+
+struct Lg2 { f32 operator()(f32 a) const { return f32(std::log2(f64(a))); } };
+struct Sin { f32 operator()(f32 a) const { return f32(std::sin(f64(a))); } };
+struct Cos { f32 operator()(f32 a) const { return f32(std::cos(f64(a))); } };
+struct Tanh { f32 operator()(f32 a) const { return f32(std::tanh(f64(a))); } };
+struct Rsqrt {
+  f32 operator()(f32 a) const { return f32(1.0 / std::sqrt(f64(a))); }
+  f64 operator()(f64 a) const { return 1.0 / std::sqrt(a); }
+};
+
+// Halves are computed in f32 and rounded once more.
+template <class Function, class T>
+Step half_function(Warp& warp, const Insn& insn, u32 mask) {
+  return map_lanes<T, T>(warp, insn, mask, [](T a) { return narrow<T>(Function{}(to_f32(a))); });
+}
+template <class Function, class T>
+Step packed_function(Warp& warp, const Insn& insn, u32 mask) {
+  return map_lanes<u32, u32>(warp, insn, mask, [](u32 a) {
+    const T low = narrow<T>(Function{}(to_f32(T{u16(a)}))), high = narrow<T>(Function{}(to_f32(T{u16(a >> 16)})));
+    return low.bits | u32(high.bits) << 16;
+  });
+}
+
+#define PTX_HALVES(name, F)                                                               \
+  {name ".f16", half_function<F, f16>}, {name ".bf16", half_function<F, bf16>},           \
+  {name ".f16x2", packed_function<F, f16>}, {name ".bf16x2", packed_function<F, bf16>}
+
+constexpr NamedHandler kTable[] = {
+    {"ex2.f32", float_lanes<Ex2, f32, f32>},
+    {"lg2.f32", float_lanes<Lg2, f32, f32>},
+    {"sin.f32", float_lanes<Sin, f32, f32>},
+    {"cos.f32", float_lanes<Cos, f32, f32>},
+    {"tanh.f32", float_lanes<Tanh, f32, f32>},
+    {"rsqrt.f32", float_lanes<Rsqrt, f32, f32>},
+    {"rsqrt.f64", float_lanes<Rsqrt, f64, f64>},
+    PTX_HALVES("ex2", Ex2),
+    PTX_HALVES("tanh", Tanh),
+};
+
+}  // namespace
+
+std::span<const NamedHandler> transcendental_handlers() { return kTable; }
+
+}  // namespace ptx

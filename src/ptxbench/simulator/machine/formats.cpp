@@ -1,0 +1,55 @@
+#include "formats.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace ptx {
+namespace {
+
+using Float8Table = std::array<float, 256>;
+
+Float8Table make_table(const Format& format) {
+  Float8Table table;
+  for (u32 pattern = 0; pattern < 256; ++pattern) table[pattern] = float(decode(pattern, format));
+  return table;
+}
+
+const Float8Table& float8_table(Element element) {
+  static const Float8Table e4m3 = make_table(kE4m3), e5m2 = make_table(kE5m2);
+  return element == Element::kE4m3 ? e4m3 : e5m2;
+}
+
+float tf32_value(u32 bits) { return float_of(bits & 0xffffe000u); }
+
+}  // namespace
+
+float element_value(Element element, u32 value) {
+  switch (element) {
+    case Element::kBf16: return to_f32(bf16{u16(value)});
+    case Element::kF16: return to_f32(f16{u16(value)});
+    case Element::kTf32: return tf32_value(value);
+    default: return float8_table(element)[value & 0xff];
+  }
+}
+
+void decode_chunk(Element element, const u8* bytes, float* out) {
+  u16 halves[8];
+  u32 words[4];
+  std::memcpy(halves, bytes, 16);
+  std::memcpy(words, bytes, 16);
+  switch (element) {
+    case Element::kBf16:
+      for (u32 i = 0; i < 8; ++i) out[i] = to_f32(bf16{halves[i]});
+      break;
+    case Element::kF16:
+      for (u32 i = 0; i < 8; ++i) out[i] = to_f32(f16{halves[i]});
+      break;
+    case Element::kTf32:
+      for (u32 i = 0; i < 4; ++i) out[i] = tf32_value(words[i]);
+      break;
+    default:
+      for (u32 i = 0; i < 16; ++i) out[i] = float8_table(element)[bytes[i]];
+  }
+}
+
+}  // namespace ptx

@@ -1,0 +1,50 @@
+// Matrix operands in shared memory, and the products of fragments.
+#pragma once
+#include "formats.hpp"
+#include "machine.hpp"
+
+namespace ptx {
+
+// Swizzle of a shared-memory tile: 16-byte chunks are permuted within rows of `span` bytes.
+enum class Swizzle : u8 { kNone, k32, k64, k128 };
+
+constexpr u32 span_of(Swizzle swizzle) { return 16u << u32(swizzle); }
+
+// Where the 16-byte chunk that belongs at `offset` is stored: bits 4.. are xored with bits 7...
+constexpr u32 swizzled(u32 offset, Swizzle swizzle) {
+  return offset ^ ((offset >> 3) & (span_of(swizzle) - 16));
+}
+
+// A matrix descriptor of wgmma or tcgen05, decoded. Offsets in bytes.
+struct MatrixDescriptor {
+  u32 start = 0, leading = 0, stride = 0;
+  Swizzle swizzle = Swizzle::kNone;
+};
+
+// An operand tile: `rows` along M or N from row `first`, `depth` along K.
+struct OperandTile {
+  MatrixDescriptor descriptor;
+  bool k_major = true;
+  Element element = Element::kBf16;
+  u32 first = 0, rows = 0, depth = 0;
+};
+
+// Reads a tile through the async proxy as floats: element (row, k) goes to out[row_index(row) * row_pitch + k * k_pitch], with rows
+// counted from the tile's first. Checks bounds, initialisation and proxy fences.
+struct PanelLayout {
+  u32 row_pitch, k_pitch;
+  bool interleave_columns = false;  // rows of a group of eight in the order 0 2 4 6 1 3 5 7 (accumulator fragments)
+};
+void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const PanelLayout& layout, float* out);
+
+// D[m][n] += sum over k of A[m][k] * B[k][n], k ascending, each step one fused multiply-add in fp32. N is a multiple of 8.
+void multiply_rows(const float* a, const float* b, float* d, u32 d_pitch, u32 m, u32 n, u32 k);
+
+// The same for 16 rows held as accumulator fragments: register 4j+2h+p of lane l is D[l/4 + 8h][8j + 2(l%4) + p].
+// `a` is [k][2][32] (row l/4 + 8h for lane l), `b` is [k][n] with interleaved columns, `d` is [n/2][32].
+void multiply_fragments(const float* a, const float* b, float* d, u32 n, u32 k);
+
+// Spreads 16 rows [16][k] into the form that multiply_fragments takes.
+void spread_rows(const float* rows, u32 k, float* out);
+
+}  // namespace ptx

@@ -1,0 +1,19 @@
+// The arithmetic of atomics and of reducing copies, on bit patterns.
+#pragma once
+#include "insn.hpp"
+
+namespace ptx {
+
+// Attribute values; lower/spaces.py mirrors them.
+enum class AtomicOp : u8 { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };
+enum class AtomicType : u8 { kB16, kB32, kB64, kU32, kU64, kS32, kS64, kF16, kBf16, kF16x2, kBf16x2, kF32, kF64 };
+
+u32 bytes_of(AtomicType type);
+
+// What memory holds after the operation; `c` is the new value of compare-and-swap, whose comparand is `b`.
+u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c = 0);
+
+// Applies the operation to `bytes` of consecutive elements.
+void reduce_into(AtomicOp op, AtomicType type, u8* to, const u8* from, u32 bytes);
+
+}  // namespace ptx

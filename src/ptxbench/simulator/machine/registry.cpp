@@ -1,0 +1,32 @@
+// Joins the handler tables of the units.
+#include <string_view>
+#include <unordered_map>
+
+#include "alu_lanes.hpp"
+#include "units.hpp"
+
+namespace ptx {
+namespace {
+
+using Table = std::unordered_map<std::string_view, Handler>;
+
+Table join() {
+  Table table;
+  for (const auto unit :
+       {integer_handlers(), bit_handlers(), compare_handlers(), move_handlers(), float_handlers(), half_handlers(),
+        convert_integer_handlers(), convert_float_handlers(), convert_packed_handlers(), warp_handlers(), control_handlers(),
+        loadstore_handlers(), atomic_handlers(), barrier_handlers(), mbarrier_handlers(), fence_handlers(), copy_handlers(), bulk_handlers(),
+        tma_handlers(), wgmma_handlers(), fragment_handlers(), tensor_memory_handlers(), tensor_product_handlers()})
+    for (const NamedHandler& named : unit) table.emplace(named.op, named.handler);
+  return table;
+}
+
+}  // namespace
+
+Handler find_handler(std::string_view op) {
+  static const Table table = join();
+  const auto found = table.find(op);
+  return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace ptx

@@ -1,0 +1,34 @@
+// The machine's own encoding of a tensor map: what a CUtensorMap holds, readable. machine.py writes it.
+#pragma once
+#include "matrix.hpp"
+#include "reductions.hpp"
+
+namespace ptx {
+
+constexpr u32 kTensorMapMagic = 0x50414d54;
+constexpr u32 kTensorMapBytes = 128;
+constexpr u32 kMaxRank = 5;
+
+struct TensorMap {
+  u32 magic;
+  u8 rank;
+  u8 element_bytes;
+  u8 swizzle;       // Swizzle
+  u8 nan_fill;      // out-of-bounds elements are NaN instead of zero
+  u8 reduce_type;   // AtomicType of reductions
+  u8 reserved[7];
+  u64 base;
+  u64 dims[kMaxRank];         // elements, innermost first
+  u64 strides[kMaxRank - 1];  // bytes, of dimensions 1..
+  u16 box[kMaxRank];          // elements
+  u8 padding[6];
+
+  u64 box_bytes() const {
+    u64 bytes = element_bytes;
+    for (u32 d = 0; d < rank; ++d) bytes *= box[d];
+    return bytes;
+  }
+};
+static_assert(sizeof(TensorMap) <= kTensorMapBytes);
+
+}  // namespace ptx

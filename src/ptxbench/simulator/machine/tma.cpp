@@ -1,0 +1,181 @@
+// cp.async.bulk.tensor and relatives: boxes of a tensor, described by a tensor map.
+//
+// tensor.load:   operands = shared destination, map, mbarrier, CTA mask or none, coordinates; attributes = rank, multicast, CTA pair
+// tensor.store, tensor.reduce: operands = map, shared source, coordinates; attributes = rank (and operation)
+// tensor.prefetch: operands = map, coordinates; attribute = rank
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "copies.hpp"
+#include "mbarrier.hpp"
+#include "tensor_map.hpp"
+
+namespace ptx {
+namespace {
+
+constexpr u32 kTileAlign = 128;
+using Coordinates = std::array<i64, kMaxRank>;
+
+TensorMap read_map(const Place& place, const Operand& operand, u32 rank) {
+  TensorMap map;
+  const u64 address = address_of(*place.warp, operand, place.lane);
+  std::memcpy(&map, global_at(place, address, kTensorMapBytes, 64, Access::kRead), sizeof map);
+  if (map.magic != kTensorMapMagic)
+    place.warp->illegal(*place.insn, format("address 0x%llx holds no tensor map made by cuTensorMapEncodeTiled", (unsigned long long)address));
+  if (map.rank != rank) place.warp->illegal(*place.insn, format("the tensor map has %u dimensions, the instruction %u", map.rank, rank));
+  return map;
+}
+
+Coordinates read_coordinates(const Place& place, size_t first, u32 rank) {
+  Coordinates at{};
+  for (u32 d = 0; d < rank; ++d) at[d] = i32(place.warp->row(place.insn->ops[first + d].slot)[place.lane]);
+  return at;
+}
+
+// One row of the box along the innermost dimension. Bytes [begin, end) of it lie inside the tensor.
+struct BoxRow {
+  u64 address;  // of the row's byte 0, valid for [begin, end) only
+  u32 offset;   // of the row in the box, before swizzling
+  u32 begin, end;
+};
+
+template <class Visit>
+void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
+  const u32 row_bytes = map.box[0] * u32(map.element_bytes);
+  u32 rows = 1;
+  for (u32 d = 1; d < map.rank; ++d) rows *= map.box[d];
+  const i64 left = std::clamp<i64>(-at[0], 0, map.box[0]), right = std::clamp<i64>(i64(map.dims[0]) - at[0], 0, map.box[0]);
+  for (u32 number = 0; number < rows; ++number) {
+    BoxRow row{map.base + u64(at[0] * map.element_bytes), number * row_bytes, u32(left) * map.element_bytes, u32(right) * map.element_bytes};
+    u32 rest = number;
+    bool inside = left < right;
+    for (u32 d = 1; d < map.rank; ++d) {
+      const i64 index = at[d] + i64(rest % map.box[d]);
+      rest /= map.box[d];
+      inside &= index >= 0 && index < i64(map.dims[d]);
+      row.address += u64(index * i64(map.strides[d - 1]));
+    }
+    if (!inside) row.begin = row.end = 0;
+    visit(row);
+  }
+}
+
+// Bytes [begin, end) of a row in pieces that do not cross a 16-byte chunk: piece(offset in the row, swizzled offset, bytes).
+template <class Piece>
+void for_chunks(u32 base, const BoxRow& row, u32 begin, u32 end, Swizzle swizzle, Piece piece) {
+  while (begin < end) {
+    const u32 at = base + row.offset + begin, bytes = std::min(end - begin, 16 - at % 16);
+    piece(begin, swizzled(at, swizzle), bytes);
+    begin += bytes;
+  }
+}
+
+// The value of elements outside the tensor.
+void fill(u8* to, u32 bytes, const TensorMap& map) {
+  std::memset(to, 0, bytes);
+  if (map.nan_fill) std::memset(to, 0xff, bytes);
+}
+
+void load_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 destination) {
+  const u32 bytes = u32(map.box_bytes());
+  const Location to = shared_at(place, destination, bytes, kTileAlign, Scope::kCluster);
+  u8* window = to.data - to.offset;
+  const u32 row_bytes = map.box[0] * u32(map.element_bytes);
+  const Swizzle swizzle = Swizzle(map.swizzle);
+  for_rows(map, at, [&](const BoxRow& row) {
+    if (row.begin < row.end) {
+      const u8* from = global_at(place, row.address + row.begin, row.end - row.begin, 1, Access::kRead) - row.begin;
+      for_chunks(to.offset, row, row.begin, row.end, swizzle, [&](u32 begin, u32 offset, u32 count) { std::memcpy(window + offset, from + begin, count); });
+    }
+    const auto outside = [&](u32, u32 offset, u32 count) { fill(window + offset, count, map); };
+    for_chunks(to.offset, row, 0, row.begin, swizzle, outside);
+    for_chunks(to.offset, row, row.end, row_bytes, swizzle, outside);
+  });
+  to.cta->wrote_async(to.offset, bytes);
+}
+
+Step load(Warp& warp, const Insn& insn, u32 mask) {
+  const u32 rank = u32(insn.attr[0]);
+  const bool multicast = insn.attr[1], pair = insn.attr[2];
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const u32 destination = cluster_address(place, insn.ops[0]), barrier = cluster_address(place, insn.ops[2]);
+    const TensorMap map = read_map(place, insn.ops[1], rank);
+    const Coordinates at = read_coordinates(place, 4, rank);
+    const u32 own = destination >> kRankShift, barrier_rank = barrier >> kRankShift;
+    const u32 ranks = multicast ? warp.row(insn.ops[3].slot)[lane] & 0xffff : 1u << own;
+    if (!multicast && (pair ? own / 2 != barrier_rank / 2 : own != barrier_rank))
+      warp.illegal(insn, format("the mbarrier is in CTA rank %u but the destination in rank %u", barrier_rank, own));
+    warp.run->site(place).bytes += map.box_bytes();
+    warp.run->defer({Deferred::kCopy, place, true, [=] {
+                       for_lanes(ranks, [&](u32 target) {
+                         load_box(place, map, at, (destination & kOffsetMask) | target << kRankShift);
+                         // A CTA pair may signal the barrier of its even or odd CTA, as the operand says.
+                         const u32 signal = pair ? (target & ~1u) | (barrier_rank & 1) : target;
+                         mbarrier_complete_tx(place, (barrier & kOffsetMask) | signal << kRankShift, Scope::kCluster, i64(map.box_bytes()));
+                       });
+                     }});
+  });
+  return Step::kNext;
+}
+
+// Reads the part of the box that lies inside the tensor, row after row.
+void read_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 source, std::vector<u8>& staged) {
+  const Location from = shared_at(place, source, u32(map.box_bytes()), kTileAlign, Scope::kCta);
+  const u8* window = from.data - from.offset;
+  staged.reserve(map.box_bytes());
+  for_rows(map, at, [&](const BoxRow& row) {
+    for_chunks(from.offset, row, row.begin, row.end, Swizzle(map.swizzle), [&](u32, u32 offset, u32 count) {
+      from.cta->check_async_read(place, offset, count);
+      staged.insert(staged.end(), window + offset, window + offset + count);
+    });
+  });
+}
+
+template <bool kReduce>
+void write_box(const Place& place, const TensorMap& map, const Coordinates& at, const std::vector<u8>& staged) {
+  const u8* from = staged.data();
+  for_rows(map, at, [&](const BoxRow& row) {
+    const u32 bytes = row.end - row.begin;
+    if (!bytes) return;
+    u8* to = global_at(place, row.address + row.begin, bytes, 1, Access::kWrite);
+    if (kReduce)
+      reduce_into(AtomicOp(place.insn->attr[1]), AtomicType(map.reduce_type), to, from, bytes);
+    else
+      std::memcpy(to, from, bytes);
+    from += bytes;
+  });
+}
+
+template <bool kReduce>
+Step store(Warp& warp, const Insn& insn, u32 mask) {
+  const u32 rank = u32(insn.attr[0]);
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const TensorMap map = read_map(place, insn.ops[0], rank);
+    const u32 source = cluster_address(place, insn.ops[1]);
+    const Coordinates at = read_coordinates(place, 2, rank);
+    warp.run->site(place).bytes += map.box_bytes();
+    auto staged = std::make_shared<std::vector<u8>>();
+    issue_bulk_store({place, [=] { read_box(place, map, at, source, *staged); },
+                      [=] { write_box<kReduce>(place, map, at, *staged); }});
+  });
+  return Step::kNext;
+}
+
+Step prefetch(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) { read_map({&warp, &insn, lane}, insn.ops[0], u32(insn.attr[0])); });
+  return Step::kNext;
+}
+
+constexpr NamedHandler kTable[] = {
+    {"tensor.load", load}, {"tensor.store", store<false>}, {"tensor.reduce", store<true>}, {"tensor.prefetch", prefetch},
+};
+
+}  // namespace
+
+std::span<const NamedHandler> tma_handlers() { return kTable; }
+
+}  // namespace ptx

@@ -1,0 +1,23 @@
+// The handler tables of the machine's units; the scalar units' are in alu_lanes.hpp.
+#pragma once
+#include <span>
+
+#include "insn.hpp"
+
+namespace ptx {
+
+std::span<const NamedHandler> control_handlers();
+std::span<const NamedHandler> loadstore_handlers();
+std::span<const NamedHandler> atomic_handlers();
+std::span<const NamedHandler> barrier_handlers();
+std::span<const NamedHandler> mbarrier_handlers();
+std::span<const NamedHandler> fence_handlers();
+std::span<const NamedHandler> copy_handlers();
+std::span<const NamedHandler> bulk_handlers();
+std::span<const NamedHandler> tma_handlers();
+std::span<const NamedHandler> wgmma_handlers();
+std::span<const NamedHandler> fragment_handlers();
+std::span<const NamedHandler> tensor_memory_handlers();
+std::span<const NamedHandler> tensor_product_handlers();
+
+}  // namespace ptx

@@ -1,0 +1,270 @@
+// wgmma: asynchronous products of a warpgroup. Each warp computes its 16 rows of the 64.
+//
+// wgmma.mma: operands = accumulators, A (4 registers or a descriptor), B descriptor, scale-d predicate;
+//            attributes = n, element of A, element of B, f16 accumulators, A in registers, negate A, negate B, A is MN-major,
+//            B is MN-major
+#include "wgmma.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "matrix.hpp"
+#include "waits.hpp"
+
+namespace ptx {
+namespace {
+
+constexpr u32 kMaxColumns = 256;
+constexpr u32 kWarpsOfGroup = 4;
+
+struct Form {
+  u32 columns, depth;
+  Element a, b;
+  bool half_accumulators, a_in_registers, negate, a_mn_major, b_mn_major;
+  u32 accumulators;  // registers
+
+  explicit Form(const Insn& insn)
+      : columns(u32(insn.attr[0])), a(Element(insn.attr[1])), b(Element(insn.attr[2])), half_accumulators(insn.attr[3]),
+        a_in_registers(insn.attr[4]), negate(insn.attr[5] != insn.attr[6]), a_mn_major(insn.attr[7]), b_mn_major(insn.attr[8]) {
+    depth = 32 / bytes_of(a);
+    accumulators = columns / (half_accumulators ? 4 : 2);
+  }
+  u64 flops() const { return 2ull * 16 * columns * depth; }
+};
+
+WgmmaState& state_of(Warp& warp) {
+  if (!warp.wgmma) warp.wgmma = std::make_unique<WgmmaState>();
+  return *warp.wgmma;
+}
+
+MatrixDescriptor decode_descriptor(const Place& place, u64 bits) {
+  constexpr Swizzle kModes[] = {Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
+  if (bits >> 49 & 7) place.warp->illegal(*place.insn, "a matrix descriptor with a base offset is not supported by the simulator");
+  if (bits >> 62 == 0 && (bits >> 52 & 0x3ff)) place.warp->illegal(*place.insn, format("matrix descriptor 0x%llx has reserved bits set", (unsigned long long)bits));
+  return {u32(bits & 0x3fff) << 4, u32(bits >> 16 & 0x3fff) << 4, u32(bits >> 32 & 0x3fff) << 4, kModes[bits >> 62]};
+}
+
+// The A fragment: register q of lane l holds row l/4 + 8(q%2); its first column is (l%4) * per_register + (q/2) * 4 * per_register.
+void decode_fragment(const WgmmaProduct& product, const Form& form, float* rows) {
+  const u32 per_register = 4 / bytes_of(form.a), bits = 8 * bytes_of(form.a);
+  for (u32 q = 0; q < 4; ++q)
+    for (u32 lane = 0; lane < kLanes; ++lane)
+      for (u32 i = 0; i < per_register; ++i) {
+        const u32 value = product.a_fragment[q * kLanes + lane] >> (bits * i);
+        const u32 row = lane / 4 + 8 * (q % 2), column = lane % 4 * per_register + q / 2 * 4 * per_register + i;
+        rows[row * form.depth + column] = element_value(form.a, value);
+      }
+}
+
+// f16 accumulators pack two columns of one row: register 2j+h holds columns 8j + 2(l%4) and the next of row l/4 + 8h.
+void unpack_half(const u32* packed, u32 registers, float* out) {
+  for (u32 i = 0; i < registers; ++i)
+    for (u32 lane = 0; lane < kLanes; ++lane) {
+      const u32 value = packed[i * kLanes + lane], to = i / 2 * 4 + i % 2 * 2;
+      out[to * kLanes + lane] = to_f32(f16{u16(value)});
+      out[(to + 1) * kLanes + lane] = to_f32(f16{u16(value >> 16)});
+    }
+}
+
+void pack_half(const float* in, u32 registers, u32* packed) {
+  for (u32 i = 0; i < registers; ++i)
+    for (u32 lane = 0; lane < kLanes; ++lane) {
+      const u32 from = i / 2 * 4 + i % 2 * 2;
+      packed[i * kLanes + lane] =
+          to_f16(in[from * kLanes + lane]).bits | u32(to_f16(in[(from + 1) * kLanes + lane]).bits) << 16;
+    }
+}
+
+// Computes a warp's quarter of a product onto accumulator rows [registers][32].
+void compute(const WgmmaProduct& product, u32* accumulators) {
+  const Form form(*product.place.insn);
+  Warp& warp = *product.place.warp;
+  alignas(64) float a_rows[16 * 32], a[32 * 2 * kLanes], b[32 * kMaxColumns], d[kMaxColumns / 2 * kLanes];
+  const OperandTile right{decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
+  read_tile(product.place, *warp.cta, right, {1, form.columns, true}, b);
+  if (form.a_in_registers) {
+    decode_fragment(product, form, a_rows);
+  } else {
+    const OperandTile left{decode_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a,
+                           warp.index % kWarpsOfGroup * 16, 16, form.depth};
+    read_tile(product.place, *warp.cta, left, {form.depth, 1}, a_rows);
+  }
+  const float scale = (form.negate ? -1.0f : 1.0f) * warp.run->options.perturbation;
+  if (scale != 1.0f)
+    for (u32 i = 0; i < 16 * form.depth; ++i) a_rows[i] *= scale;
+  spread_rows(a_rows, form.depth, a);
+  const u32 words = form.accumulators * kLanes;
+  if (!product.accumulate)
+    std::fill_n(d, form.columns / 2 * kLanes, 0.0f);
+  else if (form.half_accumulators)
+    unpack_half(accumulators, form.accumulators, d);
+  else
+    std::memcpy(d, accumulators, words * 4);
+  multiply_fragments(a, b, d, form.columns, form.depth);
+  if (form.half_accumulators)
+    pack_half(d, form.accumulators, accumulators);
+  else
+    std::memcpy(accumulators, d, words * 4);
+}
+
+void copy_out(Warp& warp, const Insn& insn, u32 count, u32* to) {
+  for (u32 i = 0; i < count; ++i) std::memcpy(to + i * kLanes, warp.row(insn.ops[i].slot), kLanes * 4);
+}
+
+// Writes accumulators back; what a product left in its registers counts as fenced.
+void copy_in(Warp& warp, const Insn& insn, u32 count, const u32* from) {
+  const auto& index = warp.launch->kernel->wgmma_row_index;
+  auto& fenced = warp.wgmma->fenced_rows;
+  for (u32 i = 0; i < count; ++i) {
+    const i32 slot = insn.ops[i].slot;
+    std::memcpy(warp.row(slot), from + i * kLanes, kLanes * 4);
+    if (!fenced.empty()) std::memcpy(&fenced[size_t(index[size_t(slot)]) * kLanes], from + i * kLanes, kLanes * 4);
+  }
+}
+
+// Registers of the product that changed since the last wgmma.fence other than by a product.
+void check_fence(const Place& place, const Form& form, bool accumulate) {
+  Warp& warp = *place.warp;
+  const WgmmaState& state = *warp.wgmma;
+  if (!state.fenced) {
+    warp.run->hazard(HazardKind::kMissingWgmmaFence, place, [] { return "is the first product of the warp and no wgmma.fence precedes it"; });
+    return;
+  }
+  const auto& index = warp.launch->kernel->wgmma_row_index;
+  const u32 first = accumulate && !state.in_flight.contains(place.insn->ops[0].slot) ? 0 : form.accumulators;
+  const u32 last = form.accumulators + (form.a_in_registers ? 4 : 0);
+  for (u32 i = first; i < last; ++i) {
+    const i32 slot = place.insn->ops[i].slot;
+    if (!std::memcmp(warp.row(slot), &state.fenced_rows[size_t(index[size_t(slot)]) * kLanes], kLanes * 4)) continue;
+    warp.run->hazard(HazardKind::kMissingWgmmaFence, place, [&] {
+      return std::string(i < form.accumulators ? "accumulates onto registers" : "reads A from registers") +
+             " that were written after the last wgmma.fence";
+    });
+    return;
+  }
+}
+
+Step mma(Warp& warp, const Insn& insn, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  if (warp.live != kFullMask) warp.illegal(insn, "lanes of the warp have exited");
+  const Place place{&warp, &insn, 0};
+  const Form form(insn);
+  WgmmaState& state = state_of(warp);
+  WgmmaProduct product{place};
+  u32 next = form.accumulators;
+  if (form.a_in_registers) {
+    product.a_fragment.resize(4 * kLanes);
+    for (u32 q = 0; q < 4; ++q) std::memcpy(&product.a_fragment[q * kLanes], warp.row(insn.ops[next + q].slot), kLanes * 4);
+    next += 4;
+  } else {
+    product.a_descriptor = warp.row64(insn.ops[next++].slot)[0];
+  }
+  product.b_descriptor = warp.row64(insn.ops[next].slot)[0];
+  product.accumulate = warp.pred(insn.ops[next + 1]) & 1;
+  check_fence(place, form, product.accumulate);
+  ++state.issued;
+  Site& site = warp.run->site(place);
+  site.flops += form.flops();
+  site.dtype = name_of(form.a);
+  if (warp.run->late(Deferred::kProduct)) {
+    WgmmaAccumulator& accumulator = state.in_flight[insn.ops[0].slot];
+    if (!accumulator.products++) {
+      accumulator.rows.resize(form.accumulators * kLanes);
+      copy_out(warp, insn, form.accumulators, accumulator.rows.data());
+      for (u32 i = 0; i < form.accumulators; ++i) std::fill_n(warp.row(insn.ops[i].slot), kLanes, kPoison);
+    }
+  } else {
+    alignas(64) u32 rows[kMaxColumns / 2 * kLanes];
+    copy_out(warp, insn, form.accumulators, rows);
+    compute(product, rows);
+    copy_in(warp, insn, form.accumulators, rows);
+  }
+  state.open.push_back(std::move(product));
+  warp.run->event();
+  return Step::kNext;
+}
+
+Step fence(Warp& warp, const Insn&, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  WgmmaState& state = state_of(warp);
+  const auto& rows = warp.launch->kernel->wgmma_rows;
+  state.fenced = true;
+  state.fenced_rows.resize(rows.size() * kLanes);
+  for (size_t i = 0; i < rows.size(); ++i) std::memcpy(&state.fenced_rows[i * kLanes], warp.row(rows[i]), kLanes * 4);
+  return Step::kNext;
+}
+
+Step commit(Warp& warp, const Insn&, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  WgmmaState& state = state_of(warp);
+  state.groups.push_back(std::move(state.open));
+  state.open.clear();
+  return Step::kNext;
+}
+
+// Products the warp must see complete before wait_group `pending` may pass.
+u64 products_to_complete(const WgmmaState& state, size_t pending) {
+  u64 later = state.open.size();
+  for (size_t i = 0; i < std::min(pending, state.groups.size()); ++i) later += state.groups[state.groups.size() - 1 - i].size();
+  return state.issued - later;
+}
+
+// A product belongs to the whole warpgroup: it completes only when all four warps have issued it.
+const Warp* missing_partner(Warp& warp, u64 products) {
+  const u32 first = warp.index / kWarpsOfGroup * kWarpsOfGroup;
+  for (u32 i = first; i < first + kWarpsOfGroup && i < warp.cta->warps.size(); ++i) {
+    const Warp& other = *warp.cta->warps[i];
+    if ((other.wgmma ? other.wgmma->issued : 0) < products) return &other;
+  }
+  return nullptr;
+}
+
+void complete(Warp& warp, const WgmmaProduct& product) {
+  WgmmaState& state = *warp.wgmma;
+  const auto found = state.in_flight.find(product.place.insn->ops[0].slot);
+  if (found == state.in_flight.end()) return;
+  compute(product, found->second.rows.data());
+  if (--found->second.products) return;
+  const Form form(*product.place.insn);
+  copy_in(warp, *product.place.insn, form.accumulators, found->second.rows.data());
+  state.in_flight.erase(found);
+}
+
+// wait_group: attribute = groups that may stay pending.
+Step wait(Warp& warp, const Insn& insn, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  WgmmaState& state = state_of(warp);
+  const size_t pending = size_t(insn.attr[0]);
+  if (state.groups.size() > pending && missing_partner(warp, products_to_complete(state, pending))) return Step::kBlock;
+  while (state.groups.size() > pending) {
+    for (const WgmmaProduct& product : state.groups.front()) complete(warp, product);
+    state.groups.pop_front();
+    warp.run->event();
+  }
+  return Step::kNext;
+}
+
+std::string describe_wait(Warp& warp, const Insn& insn, u32) {
+  const Warp* partner = missing_partner(warp, products_to_complete(*warp.wgmma, size_t(insn.attr[0])));
+  return partner ? format("warp %u of the warpgroup has not issued the same wgmma.mma_async", partner->index) : "can proceed";
+}
+
+constexpr NamedHandler kTable[] = {{"wgmma.mma", mma}, {"wgmma.fence", fence}, {"wgmma.commit", commit}, {"wgmma.wait", wait}};
+constexpr Waiter kWaiters[] = {{wait, describe_wait}};
+
+}  // namespace
+
+void leave_wgmma(Warp& warp) {
+  if (!warp.wgmma) return;
+  const auto report = [&](const std::vector<WgmmaProduct>& products) {
+    for (const WgmmaProduct& product : products)
+      warp.run->hazard(HazardKind::kUnwaitedWgmma, product.place, [] { return "was still in flight when its warp exited"; });
+  };
+  report(warp.wgmma->open);
+  for (const auto& group : warp.wgmma->groups) report(group);
+}
+
+std::span<const NamedHandler> wgmma_handlers() { return kTable; }
+std::span<const Waiter> wgmma_waiters() { return kWaiters; }
+
+}  // namespace ptx

@@ -1,0 +1,36 @@
+// The state of a warp's asynchronous warpgroup products.
+#pragma once
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace ptx {
+
+struct WgmmaProduct {
+  Place place;
+  u64 a_descriptor = 0, b_descriptor = 0;
+  std::vector<u32> a_fragment = {};  // rows of A held in registers, or empty
+  bool accumulate = true;
+};
+
+// Accumulators of products that are in flight in a late schedule; the registers hold poison meanwhile.
+struct WgmmaAccumulator {
+  std::vector<u32> rows;
+  u32 products = 0;
+};
+
+struct WgmmaState {
+  std::vector<WgmmaProduct> open;
+  std::deque<std::vector<WgmmaProduct>> groups;
+  std::map<i32, WgmmaAccumulator> in_flight;  // by first accumulator row
+  u64 issued = 0;
+  bool fenced = false;
+  std::vector<u32> fenced_rows;  // contents of the kernel's wgmma rows at the last fence, or as products left them
+};
+
+// Reports products that nobody waited for; completes nothing.
+void leave_wgmma(Warp& warp);
+
+}  // namespace ptx

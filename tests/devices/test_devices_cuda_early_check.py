@@ -1,0 +1,424 @@
+"""One check on a real GPU, before more is built on it. Measured values go to the file given by ``--results``.
+
+It needs the folder that ``cuda_bundle.py`` made, named by ``PTXBENCH_EARLY_CHECK_BUNDLE``, and PyTorch as the judge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxbench.core import DeviceError, FaultKind, SiteCount, Target, families_of
+from ptxbench.devices.cuda import Case, ExecutorProcess, Reply, Turns, paired_ratio, read_bundle, take_turns
+from ptxbench.devices.cuda.counters import CHIPS, Row, counters_library, site_counts
+from ptxbench.devices.cuda.turns import timer_of
+from ptxbench.native import Cache
+
+pytestmark = pytest.mark.gpu
+
+BUNDLE = os.environ.get("PTXBENCH_EARLY_CHECK_BUNDLE", "")
+SOLUTIONS = (
+    "01_simple_wgmma", "02_ring", "03_warp_specialised", "04_large_tile_tma_store", "05_cluster_multicast",
+    "06_persistent",
+)
+CLUSTER_SOLUTION = "05_cluster_multicast"
+EXACT_FAMILIES = ("wgmma", "tma_load", "tma_store", "stmatrix", "ldmatrix", "setmaxnreg")
+"""Executed a fixed number of times; waits on barriers are not."""
+
+COUNTING = Path(__file__).with_name("cuda_counting.py")
+BASELINE = "ptxbench.devices.cuda.baseline"
+STEP_SECONDS = 60.0
+A_A_BLOCKS = 200
+RACE_BLOCKS = 60
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    if not BUNDLE:
+        pytest.skip("PTXBENCH_EARLY_CHECK_BUNDLE names no bundle (see cuda_bundle.py)")
+    return read_bundle(Path(BUNDLE))
+
+
+class Log:
+    """Keeps what was measured even when the session is cut short."""
+
+    def __init__(self, results: Any) -> None:
+        self._results = results
+
+    def __call__(self, section: str, **values: Any) -> None:
+        self._results.record(section, **values)
+        self._results.write()
+
+
+@pytest.fixture
+def log(results: Any) -> Log:
+    return Log(results)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge()
+
+
+class Judge:
+    """Truth on the device in float64, in this process."""
+
+    def __init__(self) -> None:
+        self.torch: Any = pytest.importorskip("torch")
+        self._problems: dict[tuple[int, ...], tuple[dict[str, bytes], Any]] = {}
+
+    def tensor(self, content: bytes | bytearray, rows: int, columns: int) -> Any:
+        return self.torch.frombuffer(bytearray(content), dtype=self.torch.bfloat16).view(rows, columns).cuda()
+
+    def truth(self, sizes: dict[str, int], inputs: dict[str, bytes]) -> Any:
+        a = self.tensor(inputs["A"], sizes["M"], sizes["K"])
+        b = self.tensor(inputs["B"], sizes["N"], sizes["K"])
+        return a.double() @ b.double().t()
+
+    def problem(self, sizes: dict[str, int]) -> tuple[dict[str, bytes], Any]:
+        """(inputs, truth) of fresh normal inputs, kept for the next kernel at these sizes."""
+        key = tuple(sizes.values())
+        if key not in self._problems:
+            torch = self.torch
+            drawn = {
+                name: torch.randn(sizes[rows], sizes["K"], device="cuda").bfloat16()
+                for name, rows in (("A", "M"), ("B", "N"))
+            }
+            inputs = {name: value.view(torch.uint8).cpu().numpy().tobytes() for name, value in drawn.items()}
+            self._problems[key] = (inputs, self.truth(sizes, inputs))
+        return self._problems[key]
+
+    def errors(self, output: bytes | bytearray, truth: Any) -> dict[str, float]:
+        """RMS and largest error, in units of those of merely rounding the truth to bf16."""
+        error = self.tensor(output, *truth.shape).double() - truth
+        rounding = truth.bfloat16().double() - truth
+        return {
+            "rms_ratio": float(error.pow(2).mean().sqrt() / rounding.pow(2).mean().sqrt()),
+            "max_ratio": float(error.abs().max() / rounding.abs().max()),
+        }
+
+
+def done(reply: Reply) -> dict[str, Any]:
+    assert reply.fault is None, reply.fault
+    return reply.header
+
+
+def load(executor: ExecutorProcess, case: Case, imports: dict[str, Any] | None = None) -> dict[str, Any]:
+    return done(executor.request(
+        "load", STEP_SECONDS, artifact=case.artifact.model_dump(mode="json"), plan=case.plan.model_dump(mode="json"),
+        imports=imports or {},
+    ))
+
+
+def write_inputs(executor: ExecutorProcess, inputs: dict[str, bytes]) -> None:
+    for name, content in inputs.items():
+        done(executor.request("write", STEP_SECONDS, content, buffer=name))
+
+
+def run(executor: ExecutorProcess, *, graph: bool) -> tuple[dict[str, Any], bytearray]:
+    header = done(executor.request("run", STEP_SECONDS, graph=graph))
+    return header, executor.request("read", STEP_SECONDS, buffer="C").blob
+
+
+def by_family(counts: Iterable[SiteCount], *, sass: bool) -> dict[str, dict[str, int]]:
+    """Executions and active lanes per family, first match first."""
+    totals: dict[str, dict[str, int]] = {}
+    for site in counts:
+        for family in families_of(Target.SM_90A):
+            if family.matches_sass(site.opcode) if sass else family.matches_ptx(site.opcode):
+                entry = totals.setdefault(family.name, {"executed": 0, "threads": 0, "flops": 0})
+                entry["executed"] += site.executed
+                entry["threads"] += site.threads
+                entry["flops"] += site.flops
+                break
+    return totals
+
+
+def bit_equal_share(left: bytes | bytearray, right: bytes | bytearray) -> float:
+    return float((np.frombuffer(left, np.uint16) == np.frombuffer(right, np.uint16)).mean())
+
+
+def nvidia_smi() -> list[str]:
+    """Clocks, temperature, power and throttle reasons as they are now."""
+    query = "driver_version,clocks.sm,clocks.mem,temperature.gpu,power.draw,power.limit,clocks_event_reasons.active"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip().split(", ")
+    except FileNotFoundError:
+        return []
+
+
+def described(turns: Turns) -> dict[str, Any]:
+    """The paired ratio A / B with its interval, the spread of single blocks, and both sides' median times."""
+    ratios = np.asarray(turns.a).mean(axis=1) / np.asarray(turns.b).mean(axis=1)
+    return {
+        **paired_ratio(turns).model_dump(),
+        "blocks": len(turns.a),
+        "block_ratio_5_95": [float(q) for q in np.quantile(ratios, [0.05, 0.95])],
+        "ms": [float(np.median(side)) for side in (turns.a, turns.b)],
+    }
+
+
+def test_what_this_machine_is(log: Log) -> None:
+    with ExecutorProcess() as executor:
+        log("machine", **executor.device, nvidia_smi=nvidia_smi())
+        log("start", executor_s=executor.start_s, driver_and_context_s=executor.driver_start_s)
+    with ExecutorProcess(BASELINE) as baseline:
+        hello = baseline.request("hello", STEP_SECONDS).header
+        log("start", baseline_s=baseline.start_s)
+        packages = {name: version(name) for name in ("cuda-bindings", "nvidia-cuda-cupti", "numpy", "pydantic")}
+        log("versions", **hello["versions"], **packages)
+
+
+@pytest.mark.parametrize("tier", ["small", "large", "core"])
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_a_recorded_plan_replays_and_is_right(
+    solution: str, tier: str, cases: dict[str, Case], judge: Judge, log: Log
+) -> None:
+    case = cases[f"{solution}-{tier}"]
+    sizes = case.plan.sizes
+    inputs, truth = (case.inputs, judge.truth(sizes, case.inputs)) if case.inputs else judge.problem(sizes)
+    with ExecutorProcess() as executor:
+        loaded = load(executor, case)
+        write_inputs(executor, inputs)
+        plain, output = run(executor, graph=False)
+        graph, again = run(executor, graph=True)
+    found: dict[str, Any] = {
+        **judge.errors(output, truth), "graph_equals_plain": output == again, "stray_writes": plain["stray_writes"],
+        "changed_inputs": plain["changed_inputs"], "first_run_s": plain["seconds"], "graph_run_s": graph["seconds"],
+        **loaded,
+    }
+    if case.outputs:
+        found["bits_equal_simulator"] = bit_equal_share(output, case.outputs["C"])
+    log("replay", **{case.name: found})
+    assert found["rms_ratio"] < 1.05
+    assert found["max_ratio"] < 2
+    assert found["graph_equals_plain"]
+    assert plain["stray_writes"] == plain["changed_inputs"] == graph["stray_writes"] == graph["changed_inputs"] == []
+
+
+def test_memset_symbol_copy_and_forked_streams_replay(cases: dict[str, Case], judge: Judge, log: Log) -> None:
+    case = cases["chain-small"]
+    truth = judge.truth(case.plan.sizes, case.inputs)
+    with ExecutorProcess() as executor:
+        load(executor, case)
+        write_inputs(executor, case.inputs)
+        outputs = [run(executor, graph=graph)[1] for graph in (False, True, True)]
+    found = {**judge.errors(outputs[0], truth), "repeats_equal": outputs[0] == outputs[1] == outputs[2]}
+    if case.outputs:
+        found["bits_equal_simulator"] = bit_equal_share(outputs[0], case.outputs["C"])
+    log("replay", **{case.name: found})
+    assert found["rms_ratio"] < 1.05
+    assert found["repeats_equal"]
+
+
+@pytest.fixture(scope="module")
+def shim() -> Path:
+    return counters_library(Cache())
+
+
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_executed_counts_equal_the_simulators(
+    solution: str, cases: dict[str, Case], shim: Path, log: Log
+) -> None:
+    case = cases[f"{solution}-small"]
+    counts, counted = count(case, case.inputs, shim)
+    device = by_family(counts, sass=True)
+    sizes = case.plan.sizes
+    found: dict[str, Any] = {
+        "records": len(counted["rows"]), "open_s": counted["open_s"], "count_s": counted["count_s"], "device": device,
+        "warp_instructions": sum(site.executed for site in counts),
+        "wgmma_share": device["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"]),
+        "issued_without_any_true_predicate": sorted({site.opcode for site in counts if site.threads == 0}),
+    }
+    if solution == CLUSTER_SOLUTION:
+        found["opcodes"] = opcodes(counts)
+    if case.observation is not None:
+        found["simulator"] = by_family(case.observation.counts, sass=False)
+    log("counts", **{case.name: found})
+    assert case.observation is not None, "the bundle has no simulator counts for this kernel"
+    simulator = found["simulator"]
+    for family in EXACT_FAMILIES:
+        assert device.get(family, {}).get("executed", 0) == simulator.get(family, {}).get("executed", 0), family
+
+
+def test_the_core_shape_is_counted_exactly(cases: dict[str, Case], judge: Judge, shim: Path, log: Log) -> None:
+    case = cases[f"{CLUSTER_SOLUTION}-core"]
+    sizes = case.plan.sizes
+    counts, counted = count(case, judge.problem(sizes)[0], shim)
+    share = by_family(counts, sass=True)["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"])
+    log("counts", **{case.name: {"wgmma_share": share, "open_s": counted["open_s"], "count_s": counted["count_s"]}})
+    assert share == 1
+
+
+def count(case: Case, inputs: dict[str, bytes], shim: Path) -> tuple[tuple[SiteCount, ...], dict[str, Any]]:
+    """Counts per site, and the executor's whole answer."""
+    with ExecutorProcess() as executor:
+        load(executor, case)
+        write_inputs(executor, inputs)
+        answer = done(executor.request("count", STEP_SECONDS, library=str(shim), chip=CHIPS[case.artifact.target]))
+    return site_counts(case.artifact, [Row.model_validate(row) for row in answer["rows"]]), answer
+
+
+def opcodes(counts: Iterable[SiteCount]) -> dict[str, list[int]]:
+    """[executed, threads] of every opcode."""
+    totals: dict[str, list[int]] = {}
+    for site in counts:
+        entry = totals.setdefault(site.opcode, [0, 0])
+        entry[0] += site.executed
+        entry[1] += site.threads
+    return dict(sorted(totals.items()))
+
+
+@pytest.mark.parametrize("way", ["one_by_one", "plain_in_one_range", "graph_made_before", "graph_made_inside"])
+@pytest.mark.parametrize("name", [f"{CLUSTER_SOLUTION}-small", "chain-small"])
+def test_counting_plain_launches_and_graphs(name: str, way: str, shim: Path, log: Log) -> None:
+    if not BUNDLE:
+        pytest.skip("PTXBENCH_EARLY_CHECK_BUNDLE names no bundle (see cuda_bundle.py)")
+    command = [sys.executable, str(COUNTING), str(Path(BUNDLE) / name), way, str(shim)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False)
+    if finished.returncode != 0:
+        log("counting", **{f"{name} {way}": {"failed": finished.stderr.strip().splitlines()[-3:]}})
+    else:
+        log("counting", **{f"{name} {way}": json.loads(finished.stdout.splitlines()[-1])})
+    if way == "one_by_one":
+        assert finished.returncode == 0, finished.stderr
+
+
+def test_two_processes_share_inputs_and_take_turns(cases: dict[str, Case], judge: Judge, log: Log) -> None:
+    case = cases[f"{CLUSTER_SOLUTION}-core"]
+    inputs, truth = judge.problem(case.plan.sizes)
+    with ExecutorProcess() as first, ExecutorProcess() as second:
+        load(first, case)
+        write_inputs(first, inputs)
+        shared = {name: done(first.request("export", STEP_SECONDS, buffer=name)) for name in inputs}
+        load(second, case, imports=shared)
+        outputs = [run(executor, graph=True)[1] for executor in (first, second)]
+        log("sharing", **judge.errors(outputs[1], truth), outputs_equal=outputs[0] == outputs[1])
+        assert outputs[0] == outputs[1]
+        ratios: list[dict[str, Any]] = []
+        for graph in (True, False):
+            turns = take_turns(timer_of(first, graph=graph), timer_of(second, graph=graph), A_A_BLOCKS)
+            ratios.append(described(turns))
+            log("a_a_ratio", **{f"{case.name} {'graph' if graph else 'plain'}": ratios[-1]})
+        # A write on one side is seen on the other.
+        done(second.request("write", STEP_SECONDS, bytes(len(inputs["A"])), buffer="A"))
+        seen = first.request("read", STEP_SECONDS, buffer="A").blob
+        log("sharing", write_seen=not any(seen[: 1 << 20]))
+    assert not any(seen[: 1 << 20])
+    assert all(abs(ratio["median"] - 1) < 0.01 for ratio in ratios)
+
+
+@pytest.fixture(scope="module")
+def cublas(cases: dict[str, Case], judge: Judge) -> Iterator[ExecutorProcess]:
+    sizes = cases[f"{CLUSTER_SOLUTION}-core"].plan.sizes
+    with ExecutorProcess(BASELINE) as baseline:
+        load_baseline(baseline, sizes, judge)
+        yield baseline
+
+
+@pytest.fixture(scope="module")
+def graphs(cases: dict[str, Case], judge: Judge) -> bool:
+    """Whether the library's work can be captured; both sides are then replayed as graphs, else as plain launches."""
+    sizes = cases[f"{CLUSTER_SOLUTION}-large"].plan.sizes
+    with ExecutorProcess(BASELINE) as baseline:
+        load_baseline(baseline, sizes, judge)
+        try:
+            timer_of(baseline, graph=True)()
+        except DeviceError:
+            return False
+    return True
+
+
+def load_baseline(baseline: ExecutorProcess, sizes: dict[str, int], judge: Judge) -> None:
+    inputs, _ = judge.problem(sizes)
+    done(baseline.request("load", STEP_SECONDS, inputs["A"] + inputs["B"], operation="gemm", sizes=sizes))
+
+
+def test_the_baseline_against_itself(
+    cublas: ExecutorProcess, graphs: bool, cases: dict[str, Case], judge: Judge, log: Log
+) -> None:
+    sizes = cases[f"{CLUSTER_SOLUTION}-core"].plan.sizes
+    with ExecutorProcess(BASELINE) as other:
+        load_baseline(other, sizes, judge)
+        timer_of(other)()
+        log("sharing", cublas=judge.errors(other.request("read", STEP_SECONDS).blob, judge.problem(sizes)[1]))
+        turns = take_turns(timer_of(cublas, graph=graphs), timer_of(other, graph=graphs), A_A_BLOCKS)
+    ratio = described(turns)
+    log("a_a_ratio", cublas={**ratio, "graph": graphs})
+    assert abs(ratio["median"] - 1) < 0.01
+
+
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_the_time_of_a_solution_beside_cublas(
+    solution: str, cublas: ExecutorProcess, graphs: bool, cases: dict[str, Case], judge: Judge, log: Log
+) -> None:
+    case = cases[f"{solution}-core"]
+    sizes = case.plan.sizes
+    with ExecutorProcess() as executor:
+        load(executor, case)
+        write_inputs(executor, judge.problem(sizes)[0])
+        turns = take_turns(timer_of(cublas, graph=graphs), timer_of(executor, graph=graphs), RACE_BLOCKS)
+        smi = nvidia_smi()
+    found = described(turns)
+    flops = 2 * sizes["M"] * sizes["N"] * sizes["K"]
+    log("speed", **{solution: {
+        **found, "tflops": [flops / ms / 1e9 for ms in found["ms"]], "graph": graphs, "nvidia_smi": smi,
+    }})
+    assert found["median"] > 0
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("spin", FaultKind.TIME_LIMIT),
+    ("illegal_address", FaultKind.ILLEGAL_ADDRESS),
+    ("misaligned_address", FaultKind.MISALIGNED_ADDRESS),
+    ("trap", FaultKind.TRAP),
+])
+def test_a_fault_ends_its_process_and_the_next_one_works(
+    name: str, kind: FaultKind, cases: dict[str, Case], judge: Judge, log: Log
+) -> None:
+    good = cases[f"{CLUSTER_SOLUTION}-small"]
+    with ExecutorProcess() as bad:
+        load(bad, cases[f"fault-{name}"])
+        began = time.perf_counter()
+        reply = bad.request("run", 5.0, graph=False)
+        ended = time.perf_counter()
+        process_ended = not bad.alive
+    with ExecutorProcess() as next_one:
+        load(next_one, good)
+        write_inputs(next_one, good.inputs)
+        _, output = run(next_one, graph=False)
+        recovered = time.perf_counter()
+        next_start_s = next_one.start_s
+    found = {
+        "fault": reply.fault.model_dump(mode="json", exclude_defaults=True) if reply.fault else None,
+        "process_ended": process_ended, "until_reported_s": ended - began,
+        "until_next_result_s": recovered - ended, "next_start_s": next_start_s,
+        **judge.errors(output, judge.truth(good.plan.sizes, good.inputs)),
+    }
+    log("faults", **{name: found})
+    assert found["rms_ratio"] < 1.05
+    assert process_ended
+    assert reply.fault is not None and reply.fault.kind is kind
+
+
+def test_writes_outside_the_outputs_are_seen(cases: dict[str, Case], log: Log) -> None:
+    for name in ("stray_write", "changed_input"):
+        case = cases[f"fault-{name}"]
+        with ExecutorProcess() as executor:
+            load(executor, case)
+            write_inputs(executor, {b.name: bytes(b.bytes) for b in case.plan.buffers if b.role == "input"})
+            header = done(executor.request("run", STEP_SECONDS, graph=False))
+        log("faults", **{name: {key: header[key] for key in ("stray_writes", "changed_inputs")}})
+        assert header["stray_writes"] == (["C"] if name == "stray_write" else [])
+        assert header["changed_inputs"] == (["A"] if name == "changed_input" else [])
