@@ -1,6 +1,6 @@
 """Measures import time, the stages of `eval` cold and warm, and the simulator's speed on the bundled GEMMs.
 
-    python -m benchmarks [--out FILE]
+python -m benchmarks [--out FILE]
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 from ptxbench.build import find_toolchain
 from ptxbench.core import Artifact, Mode, RunOptions, Workload
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.evaluate import LocalEvaluator, Trial, make_candidate, replay
 from ptxbench.native import Cache
+from ptxbench.record import find_recorder
 from ptxbench.solutions import Solution, include_dir, solutions
 from ptxbench.tasks import get_task, make_problem
 
@@ -42,14 +43,15 @@ def measure_import(repeats: int = 7) -> dict[str, float]:
 
 
 def measure_eval(folder: Path) -> dict[str, Any]:
-    """Wall seconds of whole `ptxbench eval` processes on one kernel: everything cold, compile only, and from the cache."""
+    """Wall seconds of whole `ptxbench eval` processes on one kernel: all cold, to be compiled, and from the cache."""
     row = solutions(TASK)[0]
     kernel = folder / row.file.rsplit("/", 1)[-1]
     environment = os.environ | {"PTXBENCH_CACHE": str(folder / "cache")}
 
     def run(source: str) -> dict[str, Any]:
         kernel.write_text(source)
-        command = [sys.executable, "-m", "ptxbench.cli", "eval", str(kernel), "--task", TASK, "--target", row.target.value, "--json"]
+        arguments = ["eval", str(kernel), "--task", TASK, "--target", row.target.value, "--json"]
+        command = [sys.executable, "-m", "ptxbench.cli", *arguments]
         begin = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         wall = time.perf_counter() - begin
@@ -67,7 +69,9 @@ def measure_eval(folder: Path) -> dict[str, Any]:
 def measure_simulator(folder: Path) -> Iterator[dict[str, Any]]:
     """One replay of each bundled GEMM per size on one thread, counting."""
     device = SimulatorDevice()
-    evaluator = LocalEvaluator(device=device, toolchain=find_toolchain(), cache=Cache(folder / "cache"), include=include_dir())
+    cache, toolchain = Cache(folder / "cache"), find_toolchain()
+    recorder = find_recorder(toolchain, cache)
+    evaluator = LocalEvaluator(device, toolchain, recorder, cache, include_dir())
     for row in solutions(TASK):
         candidate = make_candidate(row.source(), task=TASK, target=row.target, origin=row.file)
         artifact = evaluator.compile(candidate)
@@ -78,14 +82,11 @@ def measure_simulator(folder: Path) -> Iterator[dict[str, Any]]:
 
 def measure_replay(evaluator: LocalEvaluator, artifact: Artifact, row: Solution, cube: int) -> dict[str, Any]:
     """Seconds and warp instructions per second of one GEMM of ``cube`` in every dimension."""
-    from ptxbench.evaluate.replay import replay
-    from ptxbench.evaluate.trials import Trial
-
     workload = Workload(tier="small", sizes={"M": cube, "N": cube, "K": cube})
-    candidate = make_candidate(row.source(), task=TASK, target=row.target, origin=row.file)
-    plans = evaluator.record(candidate, artifact, [workload.sizes])
+    task = get_task(TASK)
+    plans = evaluator.record(artifact, task, [workload])
     assert isinstance(plans, tuple)
-    problem = make_problem(get_task(TASK), workload, "normal", seed=1)
+    problem = make_problem(task, workload, "normal", seed=1)
     trial = Trial(0, workload, "normal", 1, RunOptions(mode=Mode.COUNT))
     seen = [replay(evaluator.device, artifact, plans[0], trial, problem).observation for _ in range(3)]
     seconds = min(observation.seconds for observation in seen)

@@ -35,14 +35,21 @@ def test_commands_work(page: Path, tmp_path: Path, shared_cache: Cache) -> None:
         command, _, comment = line.partition("  # ")
         expected = int(match[1]) if (match := re.search(r"exit (\d)", comment)) else 0
         done = subprocess.run(
-            shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+            shlex.split(command),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
         assert done.returncode == expected, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
 def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {word for page in PAGES for line in commands_of(page) if line.startswith("make ") for word in line.split()[1:]}
+    commands = [line.split() for page in PAGES for line in commands_of(page)]
+    named = {word for first, *words in commands if first == "make" for word in words}
     assert named <= targets
     assert {"quickstart", "test"} <= named
 

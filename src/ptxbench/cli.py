@@ -27,11 +27,13 @@ from ptxbench.core import (
     Tier,
     UsageError,
     Verdict,
+    Workload,
     families_of,
 )
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator, diagnose, evaluate_all, make_candidate, read_candidate
 from ptxbench.native import Cache
+from ptxbench.record import find_recorder
 from ptxbench.report import batch_display, stage_display, summary_table, verdict_page, verdict_view
 from ptxbench.solutions import examples, include_dir
 from ptxbench.store import write_atomically
@@ -82,9 +84,7 @@ def quickstart_command(
 ) -> None:
     """Judge the bundled kernels, right ones and wrong ones, on the simulator."""
     rows = examples()
-    candidates = [
-        make_candidate(row.source(), task=row.task, target=row.target, origin=row.file) for row in rows
-    ]
+    candidates = [make_candidate(row.source(), task=row.task, target=row.target, origin=row.file) for row in rows]
     verdicts = judge_all(candidates, jobs=jobs, title="judging the bundled kernels", quiet=as_json)
     now = datetime.now(UTC)
     payload = {
@@ -154,15 +154,17 @@ def plan_command(
     kernel: Source,
     task: TaskName,
     target: TargetName,
-    sizes: Annotated[str | None, typer.Option(help="Sizes such as M=256,N=256,K=1024; default: the core sizes.")] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Sizes such as M=256,N=256,K=1024; default: the core sizes.")
+    ] = None,
 ) -> None:
     """Print the launch plan that a kernel's launcher makes, as JSON."""
     row = get_task(task)
-    wanted = parse_sizes(sizes, row) if sizes else row.of_tier("core")[0].sizes
+    workload = Workload(tier="small", sizes=parse_sizes(sizes, row)) if sizes else row.of_tier("core")[0]
     candidate = read_candidate(kernel, task=row.name, target=parse_target(target))
     evaluator = make_evaluator("sim")
     artifact = accepted(evaluator.compile(candidate))
-    (plan,) = accepted(evaluator.record(candidate, artifact, [wanted]))
+    (plan,) = accepted(evaluator.record(artifact, row, [workload]))
     print(plan.model_dump_json(indent=2))
 
 
@@ -177,7 +179,9 @@ def sass_command(kernel: Source, task: TaskName, target: TargetName, as_json: Js
     families = families_of(candidate.target)
     for listing in artifact.sass:
         facts = artifact.kernel(listing.kernel)
-        out.rule(f"{listing.kernel}: {facts.registers} registers, {facts.static_shared} bytes shared, {facts.local} local")
+        out.rule(
+            f"{listing.kernel}: {facts.registers} registers, {facts.static_shared} bytes shared, {facts.local} local"
+        )
         for instruction in listing.instructions:
             family = next((f.name for f in families if f.matches_sass(instruction.opcode)), "")
             line = instruction.frames[-1][1] if instruction.frames else 0
@@ -267,10 +271,12 @@ def make_device(name: str) -> SimulatorDevice:
 
 def make_evaluator(device: str, tiers: tuple[Tier, ...] = ("small", "heldout"), strict: bool = False) -> LocalEvaluator:
     """The pipeline with this machine's toolchain and cache."""
+    cache, toolchain = Cache(), find_toolchain()
     return LocalEvaluator(
         device=make_device(device),
-        toolchain=find_toolchain(),
-        cache=Cache(),
+        toolchain=toolchain,
+        recorder=find_recorder(toolchain, cache),
+        cache=cache,
         include=include_dir(),
         tiers=tiers,
         strict=strict,
@@ -293,7 +299,10 @@ def judge_all(candidates: list[Candidate], *, jobs: int, title: str, quiet: bool
     evaluator = replace(make_evaluator("sim"), threads=1)
     with batch_display(err, title, len(candidates), quiet=quiet) as say:
         return evaluate_all(
-            evaluator, candidates, jobs=jobs, on_verdict=lambda c, v: say(f"{v.outcome.value:20} {c.origin}: {v.reason}")
+            evaluator,
+            candidates,
+            jobs=jobs,
+            on_verdict=lambda c, v: say(f"{v.outcome.value:20} {c.origin}: {v.reason}"),
         )
 
 

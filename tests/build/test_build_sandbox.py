@@ -64,8 +64,8 @@ def test_the_environment_is_ours(sandbox: Sandbox, monkeypatch: pytest.MonkeyPat
 
 def test_no_files_of_the_host(strong: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "private").write_text("secret")
-    home = Path.home()
-    done = shell(strong, f"cat /etc/passwd {tmp_path}/private; ls -d {home} /home /root /proc /sys /tmp /var; ls /dev /etc")
+    folders = f"{Path.home()} /home /root /proc /sys /tmp /var"
+    done = shell(strong, f"cat /etc/passwd {tmp_path}/private; ls -d {folders}; ls /dev /etc")
     assert b"secret" not in done.stdout
     assert b"root:" not in done.stdout
     assert set(done.stdout.split()) <= {b"/dev:", b"null", b"/etc:", b"alternatives", b"ld.so.cache"}
@@ -74,7 +74,7 @@ def test_no_files_of_the_host(strong: Sandbox, tmp_path: Path) -> None:
 def test_only_named_paths_are_visible_and_read_only(strong: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "shown").write_text("text")
     done = shell(
-        strong, f"cat {tmp_path}/shown /moved/shown; echo x > {tmp_path}/new; echo x > /usr/new; echo x > /new; echo x > ok",
+        strong, f"cat {tmp_path}/shown /moved/shown; for f in {tmp_path}/new /usr/new /new ok; do echo x > $f; done",
         read_only=[tmp_path, Mount(tmp_path, "/moved")], outputs=["ok"],
     )
     assert done.stdout == b"texttext"
@@ -110,16 +110,14 @@ def test_memory_limit(sandbox: Sandbox) -> None:
 
 
 def test_memory_limit_counts_all_processes(strong: Sandbox) -> None:
-    grow = "x=$(head -c 60000000 /usr/bin/bash /usr/lib/x86_64-linux-gnu/*.so* 2>/dev/null | tr '\\0' a); sleep 4"
-    done = shell(strong, f"for i in 1 2 3 4 5 6; do ( {grow} ) & done; wait")
+    grow = "x=aaaaaaaa; for j in {1..14}; do x=$x$x$x; [ ${#x} -gt 20000000 ] && break; done; sleep 4"
+    done = shell(strong, f"for i in 1 2 3 4 5 6; do ( {grow} ) & done; wait", Limits(seconds=5, memory=160 << 20))
     assert done.cause == "memory"
 
 
-def test_fork_bomb(sandbox: Sandbox) -> None:
-    begin = time.monotonic()
-    done = shell(sandbox, "f() { f | f & }; f; sleep 4")
+def test_process_limit(sandbox: Sandbox) -> None:
+    done = shell(sandbox, "for i in {1..60}; do sleep 4 & done; wait", Limits(seconds=4, processes=24))
     assert done.cause == "processes"
-    assert time.monotonic() - begin < 4
 
 
 def test_no_process_at_all(sandbox: Sandbox) -> None:
@@ -144,9 +142,8 @@ def test_giant_outputs_end_the_run(strong: Sandbox) -> None:
 
 
 def test_the_work_folder_has_a_size(strong: Sandbox) -> None:
-    done = shell(strong, "for i in 1 2 3 4 5; do head -c 4000000 /usr/lib/x86_64-linux-gnu/libc.a > f$i || exit 9; done"
-                 " 2>&1; head -c 9000000 /usr/bin/* > rest", Limits(seconds=5, disk=2 << 20))
-    assert b"No space left" in done.stdout + done.stderr or done.cause == "output"
+    done = shell(strong, "for i in 1 2 3 4; do head -c 900000 /usr/bin/bash > f$i; done", Limits(disk=2 << 20))
+    assert done.stderr.count(b"No space left") == 2
 
 
 def test_a_signal_is_reported(sandbox: Sandbox) -> None:

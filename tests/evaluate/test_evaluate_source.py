@@ -13,7 +13,7 @@ ROW = {"task": "gemm_n7168_k5120", "target": Target.SM_90A}
 
 
 def test_reads_utf8_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
-    text = "// größer\nextern \"C\" int launch();\n"
+    text = '// größer\nextern "C" int launch();\n'
     for index, data in enumerate((text.encode(), b"\xef\xbb\xbf" + text.encode())):
         path = tmp_path / f"{index}.cu"
         path.write_bytes(data)

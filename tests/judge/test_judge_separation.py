@@ -9,6 +9,7 @@ from ptxbench.judge import MAX_FACTOR, RMS_FACTOR, judge_outputs, measure
 from ptxbench.tasks import DISTRIBUTIONS, Problem
 
 SEEDS = range(20)
+SLOW = {"one by one", "tensor core, 8"}
 
 
 def worst(of: Problem, kernel: str) -> tuple[float, float]:
@@ -20,7 +21,7 @@ def worst(of: Problem, kernel: str) -> tuple[float, float]:
 def test_honest_orders_of_the_sum_pass_with_room(distribution: str) -> None:
     for seed in SEEDS:
         of = problem(distribution, seed)
-        for name in HONEST:
+        for name in HONEST.keys() - (SLOW if seed > 3 else set()):
             rms, largest = worst(of, name)
             assert rms <= 1.02, (name, seed)
             assert largest <= 1.1, (name, seed)

@@ -19,7 +19,8 @@ CONVERSIONS = {"setp", "selp"}
 # Functions that are loops over a wrapper or no instruction of their own.
 COMPOSED = {"shared_address", "mbarrier_wait_parity", "mbarrier_wait_parity_cluster"}
 
-# Wrapper, in one of its forms -> (start of its instruction, call). Operands: u, v are uint32_t, d, e uint64_t, rN uint32_t[N], p a pointer.
+# Wrapper, in one of its forms -> (start of its instruction, call). In calls u and v are uint32_t, d and e uint64_t,
+# rN is uint32_t[N] and p a pointer.
 COMMON = {
     "bar_arrive": ("bar.arrive", "bar_arrive(1, 64)"),
     "bar_sync": ("bar.sync", "bar_sync(1, 64)"),
@@ -128,8 +129,8 @@ def probe_source(target: Target) -> str:
     lines = [f"#include <ptxbench/ptx/{name}>" for name in headers_of(target)]
     for index, (name, (_, call)) in enumerate(PROBES[target].items()):
         lines += [
-            f'extern "C" __global__ void probe_{index}(const __grid_constant__ CUtensorMap map, uint32_t u, uint32_t v,',
-            "    uint64_t d, uint64_t e, float* p) {",
+            f'extern "C" __global__ void probe_{index}(const __grid_constant__ CUtensorMap map, uint32_t u,',
+            "    uint32_t v, uint64_t d, uint64_t e, float* p) {",
             "  uint32_t r2[2] = {u, v}, r4[4] = {u, v, u, v}, r16[16] = {}, r32[32] = {};",
             "  float acc64[32] = {}, acc128[64] = {}, acc192[96] = {}, acc256[128] = {};",
             f"  {'p[0] = ' if name in ('cluster_rank', 'cluster_size', 'map_to_rank') else ''}ptx::{call};",

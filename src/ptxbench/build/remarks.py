@@ -82,11 +82,10 @@ def diagnostics(
 def to_remarks(found: list[Diagnostic], source: str) -> tuple[Remark, ...]:
     """The diagnostics that are located in ``source``, errors first, at most `MAX_REMARKS`."""
     own = sorted((item for item in found if item.file == source), key=lambda item: _ORDER.index(item.severity))
-    unique = dict.fromkeys((item.severity, item.line, item.text[:MAX_MESSAGE], item.tool) for item in own)
-    return tuple(
-        Remark(severity=severity, line=line, message=message, tool=tool)
-        for severity, line, message, tool in list(unique)[:MAX_REMARKS]
+    made = (
+        Remark(severity=item.severity, line=item.line, message=item.text[:MAX_MESSAGE], tool=item.tool) for item in own
     )
+    return tuple(dict.fromkeys(made))[:MAX_REMARKS]
 
 
 def _front_end(lines: list[str], normalise: Callable[[str], str], source: str) -> Iterator[Diagnostic]:

@@ -43,7 +43,8 @@ class Limits:
     ``seconds`` is wall-clock and, per process, CPU time. ``memory`` bounds the resident bytes of all processes
     together, ``disk`` the bytes in the work folder, ``output`` the bytes of each returned file and of the channel,
     ``text`` the bytes kept of stdout and of stderr (the rest is read and dropped). ``processes`` counts processes
-    and threads alive; 1 means that the program can create none at all.
+    and threads alive, which a watchdog looks at 50 times a second; 1 means that the program can create none at all, and is what to
+    give a program that is itself hostile.
     """
 
     seconds: float = 60.0
@@ -139,7 +140,7 @@ class Sandbox:
         self, stack: ExitStack, read_only: Sequence[Path | Mount], inputs: Mapping[str, bytes],
         environment: Mapping[str, str], limits: Limits,
     ) -> Confined:
-        seccomp = filter_program(single_process=limits.processes == 1)
+        seccomp = filter_program(single_process=limits.processes == 1, keep_session=self.bwrap is None)
         if self.bwrap is None:
             return in_folder(stack, inputs=inputs, seccomp=seccomp)
         return in_namespaces(
@@ -206,7 +207,8 @@ def _script(limits: Limits, started: int, files: Mapping[str, int]) -> str:
 def _ulimits(limits: Limits) -> list[tuple[str, int]]:
     """Options of bash's ``ulimit``, never above what this process may have itself.
 
-    The watchdog bounds resident memory; the bound on address space is a wide net under it.
+    The watchdog bounds resident memory; the bound on address space is a wide net under it. `RLIMIT_NPROC` is of no
+    use: it never binds root, and older kernels count the user's processes outside the sandbox too.
     """
     rows = (
         ("c", resource.RLIMIT_CORE, 0, 1024),

@@ -18,6 +18,7 @@ _X32_BIT = 0x40000000
 _NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16
 
 _CLONE, _FORK, _VFORK, _CLONE3 = 56, 57, 58, 435
+_SETPGID, _SETSID = 109, 112
 # CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 _NAMESPACE_FLAGS = 0x80 | 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
 
@@ -36,11 +37,13 @@ DENIED: dict[str, int] = {
 }
 
 
-def filter_program(*, single_process: bool) -> bytes:
+def filter_program(*, single_process: bool, keep_session: bool) -> bytes:
     """The filter as an array of `struct sock_filter`, as `prctl(PR_SET_SECCOMP)` and ``bwrap --seccomp`` read it.
 
     Denied calls fail with EPERM. ``clone3`` fails with ENOSYS, upon which libc uses ``clone``, whose flags can be
-    checked: new namespaces are refused. With ``single_process`` no process and no thread can be created at all.
+    checked: new namespaces are refused. With ``single_process`` no process and no thread can be created at all. With
+    ``keep_session`` no process can leave its group and session, by which all of them are found where no process
+    namespace holds them.
     """
     deny = _ERRNO | errno.EPERM
     program = [
@@ -52,7 +55,9 @@ def filter_program(*, single_process: bool) -> bytes:
         (_RETURN, 0, 0, _KILL_PROCESS),
         *_refuse(_CLONE3, _ERRNO | errno.ENOSYS),
     ]
-    refused = [*DENIED.values(), *((_CLONE, _FORK, _VFORK) if single_process else ())]
+    refused = [*DENIED.values()]
+    refused += (_CLONE, _FORK, _VFORK) if single_process else ()
+    refused += (_SETPGID, _SETSID) if keep_session else ()
     for number in refused:
         program += _refuse(number, deny)
     program += [

@@ -101,7 +101,7 @@ def _until_end(
 
 
 def _tree(root: int) -> tuple[int, int]:
-    """Threads alive in the tree of ``root`` and their resident bytes."""
+    """Threads alive among ``root``, its descendants and its session, and their resident bytes."""
     family: dict[int, list[int]] = {}
     sizes: dict[int, tuple[int, int]] = {}
     for entry in os.scandir("/proc"):
@@ -109,7 +109,8 @@ def _tree(root: int) -> tuple[int, int]:
             with suppress(OSError, ValueError, IndexError):
                 # Fields after the command name, which may itself hold spaces and parentheses: state, ppid, ...
                 rest = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
-                family.setdefault(int(rest[1]), []).append(int(entry.name))
+                parent = root if int(rest[3]) == root and int(entry.name) != root else int(rest[1])
+                family.setdefault(parent, []).append(int(entry.name))
                 sizes[int(entry.name)] = int(rest[17]), int(rest[21]) * _PAGE
     count = total = 0
     pending = [root]

@@ -49,8 +49,16 @@ class Family(Record):
         return re.match(self.sass, opcode) is not None
 
 
-def _row(name: str, role: Role, ptx: str, sass: str, unit: Unit = "warp", *,
-         targets: tuple[Target, ...] = BOTH, flops: float = 0.0) -> Family:
+def _row(
+    name: str,
+    role: Role,
+    ptx: str,
+    sass: str,
+    unit: Unit = "warp",
+    *,
+    targets: tuple[Target, ...] = BOTH,
+    flops: float = 0.0,
+) -> Family:
     return Family(name=name, role=role, targets=targets, ptx=ptx, sass=sass, unit=unit, flops_per_thread=flops)
 
 
@@ -61,10 +69,20 @@ _BLACKWELL = (Target.SM_100A,)
 FAMILIES: tuple[Family, ...] = (
     _row("wgmma", "matrix", r"wgmma\.mma_async\.", r"[HQIB]GMMA\.", targets=_HOPPER),
     _row("tcgen05", "matrix", r"tcgen05\.mma\.", r"UTC[HQIO]MMA\b", "cta", targets=_BLACKWELL),
-    _row("tma_load", "bulk_copy", r"cp\.async\.bulk\.tensor\.\dd\.shared|cp\.async\.bulk\.shared(::\w+)?\.global",
-         r"UTMALDG|UBLKCP\.S\.G", "thread"),
-    _row("tma_store", "bulk_copy", r"cp\.(reduce\.)?async\.bulk\.(tensor\.\dd\.)?global",
-         r"UTMASTG|UTMAREDG|UBLKCP\.G\.S|UBLKRED", "thread"),
+    _row(
+        "tma_load",
+        "bulk_copy",
+        r"cp\.async\.bulk\.tensor\.\dd\.shared|cp\.async\.bulk\.shared(::\w+)?\.global",
+        r"UTMALDG|UBLKCP\.S\.G",
+        "thread",
+    ),
+    _row(
+        "tma_store",
+        "bulk_copy",
+        r"cp\.(reduce\.)?async\.bulk\.(tensor\.\dd\.)?global",
+        r"UTMASTG|UTMAREDG|UBLKCP\.G\.S|UBLKRED",
+        "thread",
+    ),
     _row("stmatrix", "matrix_memory", r"stmatrix\.", r"STSM"),
     _row("ldmatrix", "matrix_memory", r"ldmatrix\.", r"LDSM"),
     _row("tcgen05_ld", "matrix_memory", r"tcgen05\.ld\.", r"LDTM", targets=_BLACKWELL),

@@ -11,6 +11,4 @@ class Record(BaseModel):
     ``bytes`` fields travel as base64.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")

@@ -17,8 +17,8 @@ def evaluate_all(
 ) -> list[Verdict]:
     """Judges every candidate with ``jobs`` at a time and returns the verdicts in the order of ``candidates``.
 
-    ``on_verdict`` is called in the calling thread as each one ends. The first infrastructure error ends the batch: what has not begun
-    is not judged, and the error is raised when the running ones have ended.
+    ``on_verdict`` is called in the calling thread as each one ends. The first infrastructure error ends the batch: what
+    has not begun is not judged, and the error is raised when the running ones have ended.
     """
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures: dict[Future[Verdict], Candidate] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from ptxbench.build import find_sandbox, find_toolchain
 from ptxbench.core import CacheError, Progress, PtxbenchError, Record
 from ptxbench.native import Cache, host_compiler
-from ptxbench.record import build_recorder
+from ptxbench.record import find_recorder
 from ptxbench.simulator import build_machine
 
 
@@ -32,7 +32,7 @@ def diagnose(cache: Cache, progress: Progress) -> tuple[Check, ...]:
         ("CUDA toolchain", True, lambda: ", ".join(f"{k} {v}" for k, v in find_toolchain().versions.items())),
         ("sandbox", True, lambda: find_sandbox().description),
         ("cache", True, lambda: _writable(cache)),
-        ("recorder", True, lambda: str(build_recorder(cache))),
+        ("recorder", True, lambda: str(find_recorder(find_toolchain(), cache).host)),
         ("simulator", True, lambda: str(build_machine(cache))),
         ("GPU", False, _gpu),
     )

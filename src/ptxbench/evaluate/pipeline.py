@@ -8,13 +8,24 @@ from pathlib import Path
 
 from ptxbench import __version__
 from ptxbench.build import Toolchain, compile_candidate
-from ptxbench.core import Artifact, Candidate, Device, LaunchPlan, Progress, Rejection, Tier, Verdict
+from ptxbench.core import (
+    Artifact,
+    Candidate,
+    Device,
+    LaunchPlan,
+    Progress,
+    Rejection,
+    Task,
+    Tier,
+    Verdict,
+    Workload,
+)
 from ptxbench.evaluate.replay import replay_all, weigh
 from ptxbench.evaluate.stages import Stages
 from ptxbench.evaluate.trials import draw_seed, simulator_trials
 from ptxbench.judge import Evidence, decide
 from ptxbench.native import Cache
-from ptxbench.record import record_all
+from ptxbench.record import Recorder
 from ptxbench.tasks import get_task
 
 
@@ -32,6 +43,7 @@ class LocalEvaluator:
 
     device: Device
     toolchain: Toolchain
+    recorder: Recorder
     cache: Cache
     include: Path | None
     tiers: tuple[Tier, ...] = ("small", "heldout")
@@ -62,7 +74,7 @@ class LocalEvaluator:
         evidence = replace(evidence, artifact=artifact)
 
         with stages("recording"):
-            plans = self.record(candidate, artifact, [workload.sizes for workload in task.of_tier(*self.tiers)])
+            plans = self.record(artifact, task, task.of_tier(*self.tiers))
         if isinstance(plans, Rejection):
             return decide(replace(evidence, rejection=plans))
         evidence = replace(evidence, plans=plans)
@@ -80,11 +92,12 @@ class LocalEvaluator:
         return compile_candidate(candidate, task, toolchain=self.toolchain, cache=self.cache, include=self.include)
 
     def record(
-        self, candidate: Candidate, artifact: Artifact, sizes: Sequence[dict[str, int]]
+        self, artifact: Artifact, task: Task, workloads: Sequence[Workload]
     ) -> tuple[LaunchPlan, ...] | Rejection:
-        """One plan per set of sizes, or the first refusal."""
+        """One plan per workload, or the first refusal."""
         plans: list[LaunchPlan] = []
-        for plan in record_all(artifact, get_task(candidate.task), sizes, cache=self.cache):
+        for workload in workloads:
+            plan = self.recorder.record(artifact, task, workload.sizes)
             if isinstance(plan, Rejection):
                 return plan
             plans.append(plan)

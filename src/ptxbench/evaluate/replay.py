@@ -56,7 +56,7 @@ def replay(device: Device, artifact: Artifact, plan: LaunchPlan, trial: Trial, p
     """One replay on copies of the inputs, with poisoned outputs and workspace."""
     outputs = poisoned_outputs(problem)
     tensors = {name: tensor.copy() for name, tensor in problem.inputs.items()} | outputs
-    buffers = {name: memoryview(tensor.view(np.uint8).reshape(-1)) for name, tensor in tensors.items()}
+    buffers = {name: tensor.view(np.uint8).reshape(-1).data for name, tensor in tensors.items()}
     noise = np.random.default_rng(problem.seed)
     for buffer in plan.buffers:
         if buffer.role == "workspace":
@@ -65,7 +65,7 @@ def replay(device: Device, artifact: Artifact, plan: LaunchPlan, trial: Trial, p
 
 
 def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> Evidence:
-    """Adds to the evidence what the replays showed: judged runs, and the instruction report of the first counted one."""
+    """Adds what the replays showed: judged runs, and the instruction report of the first counted one."""
     plain = [r for r in replays if r.trial.perturbation == 1.0]
     knocked = next((r for r in replays if r.trial.perturbation != 1.0 and not r.observation.fault), None)
     counted = next((r for r in plain if r.trial.options.mode is Mode.COUNT and not r.observation.fault), None)
@@ -76,6 +76,11 @@ def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> 
         judge_perturbation(knocked.problem.perturbed(knocked.trial.perturbation), knocked.outputs) if knocked else None
     )
     report = judge_instructions(
-        evidence.task, evidence.candidate, artifact, evidence.plans[counted.trial.plan], counted.observation.counts, followed
+        evidence.task,
+        evidence.candidate,
+        artifact,
+        evidence.plans[counted.trial.plan],
+        counted.observation.counts,
+        followed,
     )
     return replace(evidence, runs=runs, instructions=report)

@@ -11,8 +11,12 @@ from ptxbench.core import Mode, RunOptions, Schedule, Task, Tier, Workload
 from ptxbench.judge import PERTURBATION_SCALES
 
 SCHEDULES: tuple[Schedule, ...] = tuple(
-    Schedule(copies=copies, products=products, reverse=reverse)
-    for copies, products in (("eager", "eager"), ("late", "late"), ("eager", "late"))
+    model.model_copy(update={"reverse": reverse})
+    for model in (
+        Schedule(copies="eager", products="eager"),
+        Schedule(copies="late", products="late"),
+        Schedule(copies="eager", products="late"),
+    )
     for reverse in (False, True)
 )
 """The default schedules. Early copies with late products alone show a stage that is released too soon."""
@@ -47,8 +51,8 @@ def draw_seed() -> int:
 def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Trial, ...]:
     """The replays of one verdict on the simulator; all inputs follow from ``seed``.
 
-    The first workload runs under every schedule; every workload runs under the first and, in reverse order with everything late, the
-    last but one; every distribution runs on the small tier. The first replay counts; the last is the knock-out.
+    The first workload runs under every schedule, the others under two opposite ones; every distribution runs on the
+    small tier. Replays under the plain schedule count; the last replay is the knock-out.
     """
     workloads = task.of_tier(*tiers)
     plain, late_reversed = SCHEDULES[0], SCHEDULES[3]

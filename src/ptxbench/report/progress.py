@@ -38,7 +38,13 @@ def batch_display(console: Console, title: str, total: int, quiet: bool = False)
 
         yield say
     else:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(title, total=total)
 

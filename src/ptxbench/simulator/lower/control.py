@@ -1,10 +1,13 @@
-"""Branches and ends. The scheduler executes them; targets are instruction indices."""
+"""Branches and ends. The scheduler executes them; targets are instruction indices.
+
+Calls are inlined before lowering: a ``call`` is left as a jump over the body, for the lanes whose guard is false, and a
+``ret`` inside the body as a jump to its end.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ptxbench.simulator import ptx
 from ptxbench.simulator.lower.image import LoweredInstruction
 from ptxbench.simulator.lower.site import Rules, Site
 
@@ -22,11 +25,22 @@ def _brx(site: Site) -> LoweredInstruction:
     return site.emit("brx", site.source(index, "u32"), site.branch_targets(targets))
 
 
-def _end(site: Site) -> LoweredInstruction:
-    """``ret`` of a kernel ends the thread, like ``exit``."""
-    site.take("uni")
+def _exit(site: Site) -> LoweredInstruction:
     site.arguments(0)
     return site.emit("exit")
+
+
+def _ret(site: Site) -> LoweredInstruction:
+    """``ret`` of a kernel ends the thread, like ``exit``."""
+    site.take("uni")
+    target = site.arguments(0, 1)
+    return site.emit("bra", site.label(target[0])) if target else site.emit("exit")
+
+
+def _call(site: Site) -> LoweredInstruction:
+    site.take("uni")
+    target = site.arguments(0, 1)
+    return site.emit("bra", site.label(target[0])) if target else site.emit("nop")
 
 
 def _trap(site: Site) -> LoweredInstruction:
@@ -34,16 +48,18 @@ def _trap(site: Site) -> LoweredInstruction:
     return site.emit("trap")
 
 
-def _call(site: Site) -> LoweredInstruction:
-    callees = [operand.text for operand in site.operands if isinstance(operand, ptx.Name)]
-    site.refuse(f"calls are not supported (callee {callees[0] if callees else 'unknown'})")
+def _nop(site: Site) -> LoweredInstruction:
+    site.arguments(0)
+    return site.emit("nop")
 
 
 RULES: Final[Rules] = {
     "bra": _bra,
+    "brkpt": _trap,
     "brx": _brx,
     "call": _call,
-    "exit": _end,
-    "ret": _end,
+    "exit": _exit,
+    "nop": _nop,
+    "ret": _ret,
     "trap": _trap,
 }

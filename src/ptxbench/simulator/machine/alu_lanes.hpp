@@ -89,5 +89,17 @@ Step lanewise(Warp& warp, const Insn& insn, u32 mask) {
   return map_lanes<D, S...>(warp, insn, mask, Function{});
 }
 
+// The handler tables of the scalar units.
+std::span<const NamedHandler> integer_handlers();
+std::span<const NamedHandler> bit_handlers();
+std::span<const NamedHandler> compare_handlers();
+std::span<const NamedHandler> move_handlers();
+std::span<const NamedHandler> float_handlers();
+std::span<const NamedHandler> transcendental_handlers();
+std::span<const NamedHandler> half_handlers();
+std::span<const NamedHandler> convert_integer_handlers();
+std::span<const NamedHandler> convert_float_handlers();
+std::span<const NamedHandler> convert_packed_handlers();
+std::span<const NamedHandler> warp_handlers();
 
 }  // namespace ptx

@@ -87,6 +87,8 @@ Step clock(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
+Step nop(Warp&, const Insn&, u32) { return Step::kNext; }
+
 constexpr NamedHandler kTable[] = {
     {"mov.pred", mov_pred},
     {"mov.b16", lanewise<Copy, u16, u16>},
@@ -101,6 +103,7 @@ constexpr NamedHandler kTable[] = {
     {"unpack.b32", unpack<u32>},
     {"unpack.b64", unpack<u64>},
     {"unpack.b128", unpack128},
+    {"nop", nop},
     {"clock.b32", clock<u32>},
     {"clock.b64", clock<u64>},
 };

@@ -73,25 +73,58 @@ void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const Pane
 
 // Contraction is wanted here: one rounding a step, as the comment in the header promises.
 [[gnu::optimize("fp-contract=fast")]]
-void multiply_rows(const float* a, const float* b, float* d, u32 d_pitch, u32 m, u32 n, u32 k) {
+void multiply_rows(const RowProduct& product) {
+  const auto& [a, b, b_pitch, d, d_pitch, m, n, k] = product;
   for (u32 row = 0; row < m; row += 4) {
+    const float* left = a + row * size_t(k);
+    float* out = d + row * size_t(d_pitch);
     u32 column = 0;
-    for (; column + 16 <= n; column += 16) {
-      Vec16 sum[4];
-      for (u32 r = 0; r < 4; ++r) sum[r] = load<Vec16>(d + (row + r) * size_t(d_pitch) + column);
+    for (; column + 32 <= n; column += 32) {
+      Vec16 sum[4][2];
+      for (u32 r = 0; r < 4; ++r)
+        for (u32 h = 0; h < 2; ++h) sum[r][h] = load<Vec16>(out + r * size_t(d_pitch) + column + 16 * h);
       for (u32 step = 0; step < k; ++step) {
-        const Vec16 right = load<Vec16>(b + step * n + column);
-        for (u32 r = 0; r < 4; ++r) sum[r] += a[(row + r) * k + step] * right;
+        const Vec16 right[2] = {load<Vec16>(b + step * size_t(b_pitch) + column), load<Vec16>(b + step * size_t(b_pitch) + column + 16)};
+        for (u32 r = 0; r < 4; ++r)
+          for (u32 h = 0; h < 2; ++h) sum[r][h] += left[r * k + step] * right[h];
       }
-      for (u32 r = 0; r < 4; ++r) store(d + (row + r) * size_t(d_pitch) + column, sum[r]);
+      for (u32 r = 0; r < 4; ++r)
+        for (u32 h = 0; h < 2; ++h) store(out + r * size_t(d_pitch) + column + 16 * h, sum[r][h]);
     }
-    if (column == n) continue;
-    for (u32 r = 0; r < 4; ++r) {
-      Vec8 sum = load<Vec8>(d + (row + r) * size_t(d_pitch) + column);
-      for (u32 step = 0; step < k; ++step) sum += a[(row + r) * k + step] * load<Vec8>(b + step * n + column);
-      store(d + (row + r) * size_t(d_pitch) + column, sum);
-    }
+    for (; column < n; column += 8)
+      for (u32 r = 0; r < 4; ++r) {
+        Vec8 sum = load<Vec8>(out + r * size_t(d_pitch) + column);
+        for (u32 step = 0; step < k; ++step) sum += left[r * k + step] * load<Vec8>(b + step * size_t(b_pitch) + column);
+        store(out + r * size_t(d_pitch) + column, sum);
+      }
   }
+}
+
+void decode_fragment(Element element, const u32* registers, u32 count, u32 depth, float* rows) {
+  const u32 per_register = 4 / bytes_of(element), bits = 8 * bytes_of(element);
+  for (u32 q = 0; q < count; ++q)
+    for (u32 lane = 0; lane < kLanes; ++lane)
+      for (u32 i = 0; i < per_register; ++i) {
+        const u32 row = lane / 4 + 8 * (q % 2), column = (lane % 4 + q / 2 * 4) * per_register + i;
+        rows[row * depth + column] = element_value(element, registers[q * kLanes + lane] >> (bits * i));
+      }
+}
+
+void unpack_half(const u32* packed, u32 registers, float* out) {
+  for (u32 i = 0; i < registers; ++i)
+    for (u32 lane = 0; lane < kLanes; ++lane) {
+      const u32 value = packed[i * kLanes + lane], to = i / 2 * 4 + i % 2 * 2;
+      out[to * kLanes + lane] = to_f32(f16{u16(value)});
+      out[(to + 1) * kLanes + lane] = to_f32(f16{u16(value >> 16)});
+    }
+}
+
+void pack_half(const float* in, u32 registers, u32* packed) {
+  for (u32 i = 0; i < registers; ++i)
+    for (u32 lane = 0; lane < kLanes; ++lane) {
+      const u32 from = i / 2 * 4 + i % 2 * 2;
+      packed[i * kLanes + lane] = to_f16(in[from * kLanes + lane]).bits | u32(to_f16(in[(from + 1) * kLanes + lane]).bits) << 16;
+    }
 }
 
 void spread_rows(const float* rows, u32 k, float* out) {

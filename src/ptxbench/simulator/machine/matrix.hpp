@@ -38,11 +38,27 @@ struct PanelLayout {
 void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const PanelLayout& layout, float* out);
 
 // D[m][n] += sum over k of A[m][k] * B[k][n], k ascending, each step one fused multiply-add in fp32. N is a multiple of 8.
-void multiply_rows(const float* a, const float* b, float* d, u32 d_pitch, u32 m, u32 n, u32 k);
+// A is [m][k]; m is a multiple of 4.
+struct RowProduct {
+  const float* a;
+  const float* b;
+  u32 b_pitch;
+  float* d;
+  u32 d_pitch, m, n, k;
+};
+void multiply_rows(const RowProduct& product);
 
 // The same for 16 rows held as accumulator fragments: register 4j+2h+p of lane l is D[l/4 + 8h][8j + 2(l%4) + p].
 // `a` is [k][2][32] (row l/4 + 8h for lane l), `b` is [k][n] with interleaved columns, `d` is [n/2][32].
 void multiply_fragments(const float* a, const float* b, float* d, u32 n, u32 k);
+
+// The operand fragments of a warp: register q of lane l holds row l/4 + 8(q%2) of A, columns from (l%4 + 4(q/2)) * e, where e is the
+// elements of a register. `registers` are [count][32]; rows go to [16][depth].
+void decode_fragment(Element element, const u32* registers, u32 count, u32 depth, float* rows);
+
+// f16 accumulators: register 2j+h packs columns 8j + 2(l%4) and the next of row l/4 + 8h; as floats they are two registers.
+void unpack_half(const u32* packed, u32 registers, float* out);
+void pack_half(const float* in, u32 registers, u32* packed);
 
 // Spreads 16 rows [16][k] into the form that multiply_fragments takes.
 void spread_rows(const float* rows, u32 k, float* out);

@@ -23,6 +23,9 @@ struct TensorMemory {
   std::vector<u32> owner = std::vector<u32>(kTensorColumns / kAllocationUnit);  // by unit: first column + 1 of the allocation, or 0
   bool relinquished = false;
   std::vector<TensorWork> pipe;
+  u64 completed = 0;  // products that have left the pipe
+
+  u64 issued() const { return completed + pipe.size(); }
 
   // Backing store on first use.
   void prepare();

@@ -44,37 +44,6 @@ MatrixDescriptor decode_descriptor(const Place& place, u64 bits) {
   return {u32(bits & 0x3fff) << 4, u32(bits >> 16 & 0x3fff) << 4, u32(bits >> 32 & 0x3fff) << 4, kModes[bits >> 62]};
 }
 
-// The A fragment: register q of lane l holds row l/4 + 8(q%2); its first column is (l%4) * per_register + (q/2) * 4 * per_register.
-void decode_fragment(const WgmmaProduct& product, const Form& form, float* rows) {
-  const u32 per_register = 4 / bytes_of(form.a), bits = 8 * bytes_of(form.a);
-  for (u32 q = 0; q < 4; ++q)
-    for (u32 lane = 0; lane < kLanes; ++lane)
-      for (u32 i = 0; i < per_register; ++i) {
-        const u32 value = product.a_fragment[q * kLanes + lane] >> (bits * i);
-        const u32 row = lane / 4 + 8 * (q % 2), column = lane % 4 * per_register + q / 2 * 4 * per_register + i;
-        rows[row * form.depth + column] = element_value(form.a, value);
-      }
-}
-
-// f16 accumulators pack two columns of one row: register 2j+h holds columns 8j + 2(l%4) and the next of row l/4 + 8h.
-void unpack_half(const u32* packed, u32 registers, float* out) {
-  for (u32 i = 0; i < registers; ++i)
-    for (u32 lane = 0; lane < kLanes; ++lane) {
-      const u32 value = packed[i * kLanes + lane], to = i / 2 * 4 + i % 2 * 2;
-      out[to * kLanes + lane] = to_f32(f16{u16(value)});
-      out[(to + 1) * kLanes + lane] = to_f32(f16{u16(value >> 16)});
-    }
-}
-
-void pack_half(const float* in, u32 registers, u32* packed) {
-  for (u32 i = 0; i < registers; ++i)
-    for (u32 lane = 0; lane < kLanes; ++lane) {
-      const u32 from = i / 2 * 4 + i % 2 * 2;
-      packed[i * kLanes + lane] =
-          to_f16(in[from * kLanes + lane]).bits | u32(to_f16(in[(from + 1) * kLanes + lane]).bits) << 16;
-    }
-}
-
 // Computes a warp's quarter of a product onto accumulator rows [registers][32].
 void compute(const WgmmaProduct& product, u32* accumulators) {
   const Form form(*product.place.insn);
@@ -83,7 +52,7 @@ void compute(const WgmmaProduct& product, u32* accumulators) {
   const OperandTile right{decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
   read_tile(product.place, *warp.cta, right, {1, form.columns, true}, b);
   if (form.a_in_registers) {
-    decode_fragment(product, form, a_rows);
+    decode_fragment(form.a, product.a_fragment.data(), 4, form.depth, a_rows);
   } else {
     const OperandTile left{decode_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a,
                            warp.index % kWarpsOfGroup * 16, 16, form.depth};
