@@ -6,6 +6,7 @@ host needs neither compiler nor sandbox then.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ import ml_dtypes
 import numpy as np
 
 import ptxbench
-from ptxbench.build import find_toolchain
+from ptxbench.build import compile_candidate, find_toolchain
 from ptxbench.core import (
     Artifact,
+    Candidate,
     DeviceError,
     LaunchPlan,
     Mode,
@@ -29,8 +31,8 @@ from ptxbench.core import (
 )
 from ptxbench.devices import SimulatorDevice
 from ptxbench.devices.cuda import Case, write_bundle
-from ptxbench.evaluate import LocalEvaluator, read_candidate
 from ptxbench.native import Cache
+from ptxbench.record import find_recorder
 from ptxbench.solutions import include_dir
 from ptxbench.tasks import get_task
 
@@ -73,22 +75,28 @@ def simulated(name: str, artifact: Artifact, plan: LaunchPlan, task: Task) -> Ca
     return Case(name=name, artifact=artifact, plan=plan, observation=observation, inputs=inputs, outputs=outputs)
 
 
-def built(path: Path, plans: dict[str, dict[str, int]]) -> tuple[Artifact, dict[str, LaunchPlan]]:
+def built(path: Path, task: Task, plans: dict[str, dict[str, int]]) -> tuple[Artifact, dict[str, LaunchPlan]]:
     """The artifact of a source and its plans by name."""
-    evaluator = LocalEvaluator(
-        device=SimulatorDevice(), toolchain=find_toolchain(), cache=Cache(), include=include_dir()
-    )
-    candidate = read_candidate(path, task=TASK, target=Target.SM_90A)
-    artifact = evaluator.compile(candidate)
-    recorded = artifact if isinstance(artifact, Rejection) else evaluator.record(candidate, artifact, [*plans.values()])
-    if isinstance(artifact, Rejection) or isinstance(recorded, Rejection):
-        raise SystemExit(f"{path.name} was refused: {recorded}")
-    return artifact, dict(zip(plans, recorded, strict=True))
+    source = path.read_text()
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    candidate = Candidate(task=task.name, target=Target.SM_90A, source=source, digest=digest, origin=path.name)
+    toolchain, cache = find_toolchain(), Cache()
+    artifact = compile_candidate(candidate, task, toolchain=toolchain, cache=cache, include=include_dir())
+    if isinstance(artifact, Rejection):
+        raise SystemExit(f"{path.name} was refused: {artifact}")
+    recorder = find_recorder(toolchain, cache)
+    recorded: dict[str, LaunchPlan] = {}
+    for name, sizes in plans.items():
+        plan = recorder.record(artifact, task, sizes)
+        if isinstance(plan, Rejection):
+            raise SystemExit(f"{path.name} was refused at {sizes}: {plan}")
+        recorded[name] = plan
+    return artifact, recorded
 
 
 def cases_of_solution(path: Path, task: Task) -> Iterator[Case]:
     started = time.perf_counter()
-    artifact, plans = built(path, SIZES)
+    artifact, plans = built(path, task, SIZES)
     for tier, plan in plans.items():
         name = f"{path.stem}-{tier}"
         plain = Case(name=name, artifact=artifact, plan=plan)
@@ -97,10 +105,10 @@ def cases_of_solution(path: Path, task: Task) -> Iterator[Case]:
 
 
 def cases_of_probes(task: Task) -> Iterator[Case]:
-    artifact, plans = built(PROBES / "chain.cu", {"chain-small": CHAIN_SIZES})
+    artifact, plans = built(PROBES / "chain.cu", task, {"chain-small": CHAIN_SIZES})
     yield simulated("chain-small", artifact, plans["chain-small"], task)
     sizes = {f"fault-{name}": {"M": 128 * number, "N": 128, "K": 64} for number, name in enumerate(FAULTS, start=1)}
-    artifact, plans = built(PROBES / "faults.cu", sizes)
+    artifact, plans = built(PROBES / "faults.cu", task, sizes)
     for name, plan in plans.items():
         yield Case(name=name, artifact=artifact, plan=plan)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ptxbench.build.contract import CHECK, SOURCE, contract_violation, linkage_violation, unit_source
 from ptxbench.build.cubin import exported_functions, kernel_facts
+from ptxbench.build.debug_line import without_file_times
 from ptxbench.build.positions import PtxPositions
 from ptxbench.build.remarks import Diagnostic, diagnostics, to_remarks
 from ptxbench.build.sandbox import Completed, Limits
@@ -28,6 +29,7 @@ _DEVICE_RUNTIME = re.compile(
     r"|cudaGetParameterBuffer\w*|cudaDeviceSynchronize|__cudaCDP\w*)\b"
 )
 _LAUNCH_IN_KERNEL = re.compile(r"kernel launch from (?:__device__|__global__)|requires separate compilation mode")
+_FULL = re.compile(rb"No space left on device|fatal\s*: Could not write file")
 _CRASH = re.compile(r"nvcc error\s*: '(?P<tool>\w+)' died due to signal (?P<signal>\d+)")
 
 
@@ -112,15 +114,18 @@ class _Compilation:
         if not {_LIBRARY, ptx_file, cubin_file} <= compiled.outputs.keys():
             self.toolchain.check()
             return _compile_error("The compiler produced no kernel code from this source.", found)
-        library, cubin = compiled.outputs[_LIBRARY], compiled.outputs[cubin_file]
-        refusal = linkage_violation(exported_functions(library), self.task) or _device_runtime_use(ptx)
+        made, library = compiled.outputs[cubin_file], compiled.outputs[_LIBRARY]
+        try:
+            cubin = without_file_times(made)
+            exported, kernels = exported_functions(library), kernel_facts(cubin, ptx)
+        except ValueError as error:
+            return _compile_error(f"The compiled code cannot be described: {error}.", found)
+        # The library embeds the cubin, and must go on doing so byte by byte.
+        library = library.replace(made, cubin)
+        refusal = linkage_violation(exported, self.task) or _device_runtime_use(ptx)
         if refusal is not None:
             return refusal.model_copy(update={"remarks": to_remarks(found, SOURCE)})
         self._report("disassemble")
-        try:
-            kernels = kernel_facts(cubin, ptx)
-        except ValueError as error:
-            return _compile_error(f"The compiled kernels cannot be described: {error}.", found)
         return Artifact(
             digest=_digest(cubin, ptx.encode(), library),
             source_digest=self.candidate.digest,
@@ -187,7 +192,7 @@ def _raise_at_limit(run: Completed, limits: Limits, who: str) -> None:
     }
     if run.cause in reasons:
         raise _LimitReached(_compile_error(f"{reasons[run.cause]}, which is the limit for one source.", []))
-    if b"No space left on device" in run.stderr:
+    if _FULL.search(run.stderr):
         raise _LimitReached(
             _compile_error(f"{who} wrote more than {limits.disk >> 20} MiB, which is the limit for one source.", [])
         )

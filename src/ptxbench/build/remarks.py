@@ -34,7 +34,7 @@ _HOST = re.compile(
 )
 _PTXAS_LINE = re.compile(r"ptxas \S+, line (?P<line>\d+); (?P<severity>error|warning|info)\s*: (?P<text>.*)")
 _PTXAS = re.compile(r"ptxas (?P<severity>fatal|error|warning|info)\s*: (?P<text>.*)")
-_LINKER = re.compile(r"\S*ld: (?:\S+: )*(?P<text>(?:multiple definition|undefined reference|relocation|duplicate).*)")
+_LINKER = re.compile(r"\S*ld: (?:\S+: )*?(?P<text>(?:multiple definition|undefined reference|relocation|duplicate).*)")
 
 _PROPERTIES = re.compile(r"ptxas info\s*: Function properties for (?P<name>\S+)")
 _SPILLS = re.compile(r"\s+\d+ bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads")
@@ -131,7 +131,7 @@ def _host(lines: list[str], normalise: Callable[[str], str]) -> Iterator[Diagnos
             file, place = ("", 0) if scratch else (normalise(match["file"]), int(match["line"]))
             yield Diagnostic(file, place, severity, match["text"], "g++")
         elif match := _LINKER.match(line):
-            yield Diagnostic("", 0, "error", normalise(match["text"]), "ld")
+            yield Diagnostic("", 0, "error", match["text"], "ld")
 
 
 def _ptxas(lines: list[str], positions: PtxPositions, source: str) -> Iterator[Diagnostic]:

@@ -43,8 +43,8 @@ class Limits:
     ``seconds`` is wall-clock and, per process, CPU time. ``memory`` bounds the resident bytes of all processes
     together, ``disk`` the bytes in the work folder, ``output`` the bytes of each returned file and of the channel,
     ``text`` the bytes kept of stdout and of stderr (the rest is read and dropped). ``processes`` counts processes
-    and threads alive, which a watchdog looks at 50 times a second; 1 means that the program can create none at all, and is what to
-    give a program that is itself hostile.
+    and threads alive, as a watchdog sees them 50 times a second; 1 means that the program can create none at all, and
+    is what to give a program that is itself hostile.
     """
 
     seconds: float = 60.0

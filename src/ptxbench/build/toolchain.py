@@ -35,7 +35,7 @@ _GENCODE = {
 }
 _OPTIONS = (
     "-shared", "--cudart=none", "-std=c++17", "-O3", "-lineinfo", "--no-compress", "-Xcompiler", "-fPIC",
-    "-Xptxas", "-v", "--keep",
+    "-Xlinker", "--build-id=none", "-Xptxas", "-v", "--keep",
 )
 
 UNIT = "unit"

@@ -40,7 +40,9 @@ class Schedule(Record):
 
 class RunOptions(Record):
     """How to run. ``perturbation`` multiplies every product of the target's matrix instruction before accumulation
-    (simulator only; 1 leaves it exact). ``step_limit`` bounds executed warp instructions, ``time_limit_s`` wall time."""
+    (simulator only; 1 leaves it exact). ``step_limit`` bounds executed warp instructions, ``time_limit_s`` wall
+    time.
+    """
 
     mode: Mode = Mode.RUN
     schedule: Schedule = Schedule()
@@ -79,8 +81,9 @@ class Fault(Record):
 class Hazard(Record):
     """A synchronisation fault that did not stop the run.
 
-    ``kind`` is a stable identifier (``missing_async_proxy_fence``, ``uninitialised_shared_read``, ...); ``race`` means that the
-    result depends on timing or was undefined, ``rule`` that an ISA rule is broken without a visible effect so far.
+    ``kind`` is a stable identifier (``missing_async_proxy_fence``, ``uninitialised_shared_read``, ...); ``race``
+    means that the result depends on timing or was undefined, ``rule`` that an ISA rule is broken without a visible
+    effect so far.
     """
 
     severity: Literal["race", "rule"]
@@ -96,8 +99,8 @@ class Hazard(Record):
 class SiteCount(Record):
     """Executions of one static instruction.
 
-    ``opcode`` is the full PTX opcode on the simulator, the SASS opcode on a GPU; ``executed`` counts warp-level executions
-    with at least one active lane, ``threads`` active lanes summed. ``flops`` and ``bytes`` are what the
+    ``opcode`` is the full PTX opcode on the simulator, the SASS opcode on a GPU; ``executed`` counts warp-level
+    executions with at least one active lane, ``threads`` active lanes summed. ``flops`` and ``bytes`` are what the
     executions really did (matrix shape read from the instruction or its run-time descriptor; bytes moved by copies).
     """
 

@@ -46,8 +46,8 @@ class TensorMap(Record):
     """A readable `CUtensorMap`: dimensions innermost first, strides in bytes (of dimensions 1..rank-1).
 
     ``dtype``, ``interleave``, ``swizzle``, ``l2_promotion`` and ``oob_fill`` are the suffixes of the driver API's
-    enumerators in lower case (``bfloat16``, ``none``, ``128b``, ``l2_256b``, ``nan_request_zero_fma``). For im2col maps ``box`` holds
-    (channels per pixel, pixels per column) and the corners are set.
+    enumerators in lower case (``bfloat16``, ``none``, ``128b``, ``l2_256b``, ``nan_request_zero_fma``). For im2col
+    maps ``box`` holds (channels per pixel, pixels per column) and the corners are set.
     """
 
     mode: Literal["tiled", "im2col"] = "tiled"

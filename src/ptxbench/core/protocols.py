@@ -37,9 +37,10 @@ class Device(Protocol):
     ) -> Observation:
         """Replays ``plan`` once.
 
-        ``buffers`` maps every input, output and workspace buffer of the plan to writable bytes of its exact size; outputs are written
-        there. Allocations are the device's own and start poisoned; symbols start at the artifact's initial values.
-        A candidate's misbehaviour is a `Fault` in the observation; `DeviceError` is raised for anything else.
+        ``buffers`` maps every input, output and workspace buffer of the plan to writable bytes of its exact size;
+        outputs are written there. Allocations are the device's own and start poisoned; symbols start at the
+        artifact's initial values. A candidate's misbehaviour is a `Fault` in the observation; `DeviceError` is raised
+        for anything else.
         """
         ...
 
@@ -55,4 +56,6 @@ class Evaluator(Protocol):
 class Progress(Protocol):
     """Receives the name of the stage that begins, for display."""
 
-    def __call__(self, stage: str) -> None: ...
+    def __call__(self, stage: str) -> None:
+        """Announces that ``stage`` begins."""
+        ...

@@ -34,7 +34,9 @@ class Argument(Record):
 
 
 class Workload(Record):
-    """One set of sizes. ``core`` is timed, ``small`` is for the simulator and fast feedback, ``heldout`` is not shown."""
+    """One set of sizes. ``core`` is timed, ``small`` is for the simulator and fast feedback, ``heldout`` is not
+    shown.
+    """
 
     tier: Tier
     sizes: dict[str, int]
@@ -44,8 +46,9 @@ class Task(Record):
     """One row of the suite.
 
     ``operation`` names the reference mathematics (``gemm``, ``attention_forward``, ...), ``options`` its flags
-    (``causal``). ``size_rules`` maps a size to the number it must be a multiple of, as stated to the model. ``matrix_dtype``
-    is the operand type whose matrix products count as the task's work; ``distributions`` names input distributions.
+    (``causal``). ``size_rules`` maps a size to the number it must be a multiple of, as stated to the model.
+    ``matrix_dtype`` is the operand type whose matrix products count as the task's work; ``distributions`` names input
+    distributions.
     """
 
     schema_version: Literal[1] = 1

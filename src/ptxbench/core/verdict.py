@@ -14,7 +14,9 @@ from ptxbench.core.targets import Target
 
 
 class Outcome(StrEnum):
-    """What became of a candidate, in the order in which the conditions are tried: the first that holds is the outcome."""
+    """What became of a candidate, in the order in which the conditions are tried: the first that holds is the
+    outcome.
+    """
 
     COMPILE_ERROR = "compile_error"
     CONTRACT_ERROR = "contract_error"
@@ -63,8 +65,9 @@ class Rejection(Record):
 class OutputReport(Record):
     """One output tensor against the truth.
 
-    ``rms_ratio`` and ``max_ratio`` are errors divided by the earned yardstick (1 is an honest kernel); ``bad_share`` is the share
-    of elements beyond the maximum bound; ``worst_block_ratio`` the largest per-block RMS ratio. ``first_bad`` is an index.
+    ``rms_ratio`` and ``max_ratio`` are errors divided by the earned yardstick (1 is an honest kernel); ``bad_share``
+    is the share of elements beyond the maximum bound; ``worst_block_ratio`` the largest per-block RMS ratio.
+    ``first_bad`` is an index.
     """
 
     ok: bool
@@ -93,7 +96,9 @@ class CorrectnessReport(Record):
 
 
 class FamilyReport(Record):
-    """The four numbers of one instruction family. ``carried`` is a share of the task's FLOPs (or of input bytes for copies)."""
+    """The four numbers of one instruction family. ``carried`` is a share of the task's FLOPs (or of input bytes for
+    copies).
+    """
 
     claimed: int
     compiled: int
@@ -102,7 +107,9 @@ class FamilyReport(Record):
 
 
 class InstructionReport(Record):
-    """Tier 2. ``perturbation_followed`` is the share of output blocks that followed the perturbed truth (simulator only)."""
+    """Tier 2. ``perturbation_followed`` is the share of output blocks that followed the perturbed truth (simulator
+    only).
+    """
 
     families: dict[str, FamilyReport] = {}
     other_math_share: float | None = None
@@ -119,7 +126,9 @@ class Interval(Record):
 
 
 class TimingReport(Record):
-    """Tier 3. ``speedup`` is baseline time over candidate time; ``speed_of_light`` a fraction of the measured ceiling."""
+    """Tier 3. ``speedup`` is baseline time over candidate time; ``speed_of_light`` a fraction of the measured
+    ceiling.
+    """
 
     speedup: Interval
     baseline: str

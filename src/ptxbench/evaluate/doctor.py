@@ -30,7 +30,7 @@ def diagnose(cache: Cache, progress: Progress) -> tuple[Check, ...]:
         ("Python", True, lambda: f"{platform.python_version()} at {sys.prefix}"),
         ("host compiler", True, lambda: str(host_compiler())),
         ("CUDA toolchain", True, lambda: ", ".join(f"{k} {v}" for k, v in find_toolchain().versions.items())),
-        ("sandbox", True, lambda: find_sandbox().description),
+        ("sandbox", True, lambda: _confinement()),
         ("cache", True, lambda: _writable(cache)),
         ("recorder", True, lambda: str(find_recorder(find_toolchain(), cache).host)),
         ("simulator", True, lambda: str(build_machine(cache))),
@@ -60,3 +60,8 @@ def _gpu() -> str:
     if not driver.exists():
         raise PtxbenchError("no NVIDIA driver; verdicts come from the simulator")
     return driver.read_text().splitlines()[0]
+
+
+def _confinement() -> str:
+    sandbox = find_sandbox()
+    return "full: namespaces, no network, no files of yours" if sandbox.level == "full" else f"weak: {sandbox.why}"

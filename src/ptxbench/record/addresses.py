@@ -89,8 +89,10 @@ class AddressMap:
 
 
 def _base(space: int, slot: int) -> int:
-    # The middle of the slot, moved by a multiple of 256 bytes that differs from slot to slot and from space to space, so that
-    # a launcher that looks at more of a pointer than its 256-byte alignment is found out.
-    digest = hashlib.sha256(f"{space}/{slot}".encode()).digest()
-    move = (int.from_bytes(digest[:3], "little") & ~1 | (space + slot) & 1) << 8
+    # The middle of the slot, moved by a multiple of 256 bytes. The first call's addresses are an odd multiple where
+    # those of all others are an even one, or the other way round: a launcher that looks at more of a pointer than its
+    # 256-byte alignment does something else in the first call than in the two others, as no call counter does.
+    first = int(space == _FIRST_CALL_SPACE)
+    digest = hashlib.sha256(f"{first}/{slot}".encode()).digest()
+    move = (int.from_bytes(digest[:3], "little") & ~1 | (first + slot) & 1) << 8
     return (_TAG << 60 | space << 56 | slot << _SLOT_BITS) + (1 << (_SLOT_BITS - 1)) + move

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ptxbench.core import Address, Artifact, Block, Buffer, MemsetNode, Node, Outcome
+from ptxbench.record.labels import kernel_label
 from ptxbench.record.launches import check_launch
 from ptxbench.record.parameters import block_size
 from ptxbench.record.process import Call
@@ -31,7 +32,8 @@ def check_call(artifact: Artifact, call: Call, call_in_process: int) -> None:
             facts = kernels.get(node.kernel)
             if facts is None or len(node.parameters) != 2 * block_size(facts):
                 raise contract_error(
-                    f"The launch of {node.kernel} does not fit a kernel of the source.", "Write the launch with <<<>>>."
+                    f"The launch of {kernel_label(node.kernel)} does not fit a kernel of the source.",
+                    "Write the launch with <<<>>>.",
                 )
             check_launch(node, facts, sheet)
     for number, raw in enumerate(returned.maps):
@@ -43,7 +45,10 @@ def check_call(artifact: Artifact, call: Call, call_in_process: int) -> None:
 def check_work(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> None:
     """Raises `Refusal` unless there is a kernel, and every copy and fill stays in its buffer and off the inputs."""
     if not any(node.op == "kernel" for node in nodes):
-        raise contract_error("launch launches no kernel: a plan without a kernel.", "Write at least one kernel launch in launch.")
+        raise contract_error(
+            "launch launches no kernel, and a plan without a kernel does nothing.",
+            "Write at least one kernel launch in launch.",
+        )
     for node in nodes:
         if node.op == "kernel":
             continue
@@ -59,6 +64,20 @@ def check_work(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> None:
             _check_range(node.source, size, buffers, "A copy")
         if node.op == "copy" and isinstance(node.source, Block) and len(node.source.data) != size:
             raise contract_error("A copy is longer than its data.", "Write the copy with the size of its source.")
+
+
+def reduced_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The same nodes, each after only those that no other of its predecessors follows anyway."""
+    result: list[Node] = []
+    before: list[int] = []  # by node: a bit for everything that comes before it
+    for node in nodes:
+        implied = 0
+        for index in node.after:
+            implied |= before[index]
+        direct = tuple(index for index in sorted(set(node.after)) if not implied >> index & 1)
+        before.append(implied | sum(1 << index for index in direct))
+        result.append(node.model_copy(update={"after": direct}))
+    return tuple(result)
 
 
 def _check_range(address: Address, size: int, buffers: Mapping[str, Buffer], what: str) -> None:
@@ -83,7 +102,7 @@ def _check_joined(call: Call) -> None:
     loose = sorted(set(range(len(nodes))) - reached)
     if loose:
         node = nodes[loose[0]]
-        what = f"The launch of {node.kernel}" if isinstance(node, RawKernel) else "A copy or fill"
+        what = f"The launch of {kernel_label(node.kernel)}" if isinstance(node, RawKernel) else "A copy or fill"
         raise contract_error(
             f"{what} runs on a stream that the launcher's stream never waits for.",
             "Write cudaEventRecord(event, side) and cudaStreamWaitEvent(stream, event) after it.",

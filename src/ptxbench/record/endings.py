@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ptxbench.build import Completed
 from ptxbench.core import Outcome
-from ptxbench.record.advice import UNKNOWN, rule_and_advice
+from ptxbench.record.advice import rule_and_advice
 from ptxbench.record.recording import MAX_LINE_BYTES, Ended, Line, Mark, RawError, Refused, Returned, Signalled
 from ptxbench.record.refusal import Refusal, contract_error, launch_error
 
@@ -54,7 +54,8 @@ def check_return(returned: Returned, errors: Sequence[RawError]) -> None:
     if returned.code != 0:
         last = f"; {errors[-1].api} had failed: {errors[-1].why}" if errors else ""
         raise launch_error(
-            f"launch returned {returned.code} ({returned.code_name}){last}.", "Write launch so that it returns 0 on success."
+            f"launch returned {returned.code} ({returned.code_name}){last}.",
+            "Write launch so that it returns 0 on success.",
         )
     for error in errors:
         if error.api.startswith(_WORK):
@@ -70,11 +71,8 @@ def forged() -> Refusal:
 
 
 def _refused(line: Refused) -> Refusal:
-    # The matter is more telling than the API that met it, where there is a rule for it.
-    for subject in (line.detail, line.subject):
-        rule, advice = rule_and_advice(subject)
-        if rule != UNKNOWN:
-            break
+    # The matter is more telling than the call that met it.
+    rule, advice = rule_and_advice(line.detail, line.subject)
     detail = f" ({line.detail})" if line.detail else ""
     return contract_error(f"The launcher uses {line.subject}{detail}, and {rule}.", advice)
 
@@ -86,7 +84,9 @@ def _limit(completed: Completed, seconds: float) -> Refusal | None:
         case "memory":
             return contract_error(f"launch uses more than {HOST_MEMORY_BYTES >> 20} MiB of host memory.", _STRAIGHT)
         case "output":
-            return contract_error(f"The recording is longer than {MAX_LINE_BYTES >> 20} MiB.", "Write fewer and smaller launches.")
+            return contract_error(
+                f"The recording is longer than {MAX_LINE_BYTES >> 20} MiB.", "Write fewer and smaller launches."
+            )
         case _:
             return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from ptxbench.core import DataSheet, Dim3, KernelFacts
+from ptxbench.record.labels import kernel_label
 from ptxbench.record.recording import RawKernel
 from ptxbench.record.refusal import launch_error
 
@@ -27,7 +28,7 @@ def effective_cluster(raw: RawKernel, facts: KernelFacts) -> Dim3:
 
 def check_launch(raw: RawKernel, facts: KernelFacts, sheet: DataSheet) -> None:
     """Raises `Refusal` with the limit and both numbers if the launch is impossible on the target."""
-    name = f"The launch of {raw.kernel}"
+    name = f"The launch of {kernel_label(raw.kernel)}"
     _check_grid(raw, name)
     _check_block(raw, facts, sheet, name)
     _check_shared(raw, facts, sheet, name)
@@ -36,7 +37,10 @@ def check_launch(raw: RawKernel, facts: KernelFacts, sheet: DataSheet) -> None:
 
 def _check_grid(raw: RawKernel, name: str) -> None:
     if not all(1 <= extent <= limit for extent, limit in zip(raw.grid, _MAX_GRID, strict=True)):
-        raise launch_error(f"{name} has grid {raw.grid}, and {_MAX_GRID} is the limit.", "Write a grid within the limits.")
+        raise launch_error(
+            f"{name} has grid {raw.grid}; every extent must be at least 1, and {_MAX_GRID} is the limit.",
+            "Write a grid within the limits.",
+        )
 
 
 def _check_block(raw: RawKernel, facts: KernelFacts, sheet: DataSheet, name: str) -> None:
@@ -44,7 +48,8 @@ def _check_block(raw: RawKernel, facts: KernelFacts, sheet: DataSheet, name: str
     fits = all(1 <= extent <= limit for extent, limit in zip(raw.block, _MAX_BLOCK, strict=True))
     if not fits or threads > sheet.max_threads_per_block:
         raise launch_error(
-            f"{name} has block {raw.block}, and {sheet.max_threads_per_block} threads in {_MAX_BLOCK} are the limit.",
+            f"{name} has block {raw.block}; every extent must be at least 1, and {sheet.max_threads_per_block} threads "
+            f"in {_MAX_BLOCK} are the limit.",
             "Write a block within the limits.",
         )
     if facts.max_threads is not None and threads > facts.max_threads:

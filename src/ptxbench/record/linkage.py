@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
 from ptxbench.record.advice import rule_and_advice
@@ -25,51 +27,56 @@ _LIBRARIES = re.compile(r"lib(c|m|stdc\+\+|gcc_s|pthread|dl|rt)\.so(\.\d+)*|ld-l
 def exported_symbols(program: Path) -> frozenset[str]:
     """Names that a program offers to the libraries it loads."""
     with program.open("rb") as file:
-        table = _dynamic_symbols(ELFFile(file))
-        return frozenset(str(s.name) for s in table.iter_symbols() if s.entry["st_shndx"] != "SHN_UNDEF") if table else frozenset()
+        symbols = _dynamic_symbols(ELFFile(file))
+    return frozenset(name for name, symbol in symbols if symbol.defined)
 
 
 def check_linkage(library: bytes, exports: frozenset[str], launcher: str) -> None:
     """Raises `Refusal` if the library has no launcher, or needs what neither the recorder nor the C++ library gives."""
     try:
         elf = ELFFile(io.BytesIO(library))
-        table = _dynamic_symbols(elf)
-        versions = elf.get_section_by_name(".gnu.version")
+        symbols = _dynamic_symbols(elf)
+        needed = _needed_libraries(elf)
     except ELFError as error:
         raise contract_error(f"The host library is no ELF file ({error}).", "Write a plain CUDA C++ source.") from error
-    defined: set[str] = set()
-    for number, symbol in enumerate(table.iter_symbols() if table else ()):
-        name = str(symbol.name)
-        if symbol.entry["st_shndx"] != "SHN_UNDEF":
-            defined.add(name)
-        elif name and symbol.entry["st_info"]["bind"] == "STB_GLOBAL":
-            # The linker notes a version for what a library of the system provides; other names are the recorder's.
-            version = versions.get_symbol(number)["ndx"] if versions else "VER_NDX_GLOBAL"
-            from_system = isinstance(version, int) and version > 1
-            _check_needed(name, name in exports or (from_system and not _FORBIDDEN.fullmatch(name)))
-    if launcher not in defined:
+    for name, symbol in symbols:
+        # The linker notes a version for what a library of the system provides; all else must be the recorder's.
+        available = name in exports or (symbol.versioned and not _FORBIDDEN.fullmatch(name))
+        if not (symbol.defined or symbol.weak or available):
+            rule, advice = rule_and_advice(name)
+            raise contract_error(f"The source calls {name}, and {rule}.", advice)
+    if not any(name == launcher and symbol.defined for name, symbol in symbols):
         raise contract_error(
             f"The source defines no function {launcher} with C linkage.",
             f'Write `extern "C" int {launcher}(...)` with the parameters of the task.',
         )
-    for needed in _needed_libraries(elf):
-        if not _LIBRARIES.fullmatch(needed):
-            raise contract_error(f"The host library needs {needed}.", "Write no code that needs another library.")
+    for name in needed:
+        if not _LIBRARIES.fullmatch(name):
+            raise contract_error(f"The host library needs {name}.", "Write no code that needs another library.")
 
 
-def _check_needed(name: str, available: bool) -> None:
-    if not available:
-        rule, advice = rule_and_advice(name)
-        raise contract_error(f"The source calls {name}, and {rule}.", advice)
+class _Symbol(NamedTuple):
+    defined: bool
+    weak: bool
+    versioned: bool
 
 
-def _dynamic_symbols(elf: ELFFile) -> SymbolTableSection | None:
-    section = elf.get_section_by_name(".dynsym")
-    return section if isinstance(section, SymbolTableSection) else None
+def _dynamic_symbols(elf: ELFFile) -> list[tuple[str, _Symbol]]:
+    table, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
+    result: list[tuple[str, _Symbol]] = []
+    for number, symbol in enumerate(table.iter_symbols() if isinstance(table, SymbolTableSection) else ()):
+        # An index of 0 or 1 means no version; pyelftools spells those two as names.
+        index = versions.get_symbol(number)["ndx"] if isinstance(versions, GNUVerSymSection) else "VER_NDX_GLOBAL"
+        if symbol.name:
+            defined = symbol.entry["st_shndx"] != "SHN_UNDEF"
+            weak = symbol.entry["st_info"]["bind"] == "STB_WEAK"
+            result.append((str(symbol.name), _Symbol(defined, weak, isinstance(index, int))))
+    return result
 
 
 def _needed_libraries(elf: ELFFile) -> list[str]:
     section = elf.get_section_by_name(".dynamic")
     if not isinstance(section, DynamicSection):
         return []
-    return [str(tag.needed) for tag in section.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
+    # `needed` is set by pyelftools on the tags that have it.
+    return [str(getattr(tag, "needed", "")) for tag in section.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]

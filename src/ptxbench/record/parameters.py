@@ -101,13 +101,13 @@ def block_size(kernel: KernelFacts) -> int:
     return max((slot.offset + slot.size for slot in kernel.parameters), default=0)
 
 
-def parameter_at(kernel: KernelFacts, offset: int) -> str:
-    """The parameter that holds a byte, for messages: ``parameter 2 (bytes 8 to 15 of it)``."""
+def parameter_at(kernel: KernelFacts, offset: int, size: int) -> str:
+    """The parameter that holds ``size`` bytes at ``offset``, for messages: ``bytes 8 to 15 of parameter 2``."""
     for number, slot in enumerate(kernel.parameters):
         if slot.offset <= offset < slot.offset + slot.size:
             begin = offset - slot.offset
-            inside = f" (bytes {begin} to {begin + 7} of it)" if slot.size > 8 else ""
-            return f"parameter {number}{inside}"
+            inside = f"bytes {begin} to {begin + size - 1} of " if size < slot.size else ""
+            return f"{inside}parameter {number}"
     return f"byte {offset} of the parameters"
 
 

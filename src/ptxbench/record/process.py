@@ -21,6 +21,7 @@ from ptxbench.record.recording import MAX_LINE_BYTES, Line, RawError, Returned, 
 
 _LIBRARY = "candidate.so"
 
+
 @dataclass(frozen=True)
 class Call:
     """One recorded call of the launcher. ``number`` counts calls over all processes, from 0; ``process`` likewise."""
@@ -29,7 +30,6 @@ class Call:
     process: int
     returned: Returned
     addresses: AddressMap
-    errors: tuple[RawError, ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def _request(job: Job, process: int, calls: Sequence[int]) -> bytes:
     lines = [f"launcher {job.launcher}", f"device {sheet.device_name}"]
     lines.append("sizes " + " ".join(str(job.sizes[name]) for name in job.task.sizes))
     lines.append(f"layout {allocation_base(process)} {symbol_base(process)} {map_magic(process)}")
-    figures = sheet.model_dump(exclude={"device_name", "compute_capability", "matrix_family", "memory_bytes_per_second"})
+    exclude = {"device_name", "compute_capability", "matrix_family", "memory_bytes_per_second"}
+    figures = sheet.model_dump(exclude=exclude)
     figures |= {"compute_major": sheet.compute_capability[0], "compute_minor": sheet.compute_capability[1]}
     lines += [f"sheet {name} {value}" for name, value in figures.items()]
     for facts in job.artifact.kernels:
@@ -98,7 +99,7 @@ def _calls(job: Job, process: int, calls: Sequence[int], lines: Sequence[Line]) 
             raise forged()
         check_return(line, errors)
         number = calls[len(result)]
-        result.append(Call(number, process, line, _addresses(job, calls, number, line), tuple(errors)))
+        result.append(Call(number, process, line, _addresses(job, calls, number, line)))
         errors = []
     if len(result) < len(calls):
         raise forged()

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from ptxbench.build import Sandbox, Toolchain
 from ptxbench.core import Artifact, Buffer, LaunchPlan, Node, Outcome, Rejection, Task, Workload
 from ptxbench.native import Cache, build_library
-from ptxbench.record.checks import check_call, check_work
+from ptxbench.record.checks import check_call, check_work, reduced_order
 from ptxbench.record.linkage import check_linkage, exported_symbols
 from ptxbench.record.parameters import parameter_reads
 from ptxbench.record.process import Call, Job, run_process
@@ -22,9 +22,6 @@ from ptxbench.record.recording import RawNode
 from ptxbench.record.refusal import Refusal, contract_error
 from ptxbench.record.structure import check_structure
 from ptxbench.record.unify import CANONICAL, Unifier
-
-RECORDER_VERSION = 1
-"""Part of every cache key; raise it when a change makes another plan or another rejection of the same artifact."""
 
 _RUNTIME = Path(__file__).with_name("runtime")
 # Calls by process: two in the first, one on other addresses in a fresh one.
@@ -34,15 +31,25 @@ _RESULT: TypeAdapter[LaunchPlan | Rejection] = TypeAdapter(LaunchPlan | Rejectio
 
 @dataclass(frozen=True)
 class Recorder:
-    """Records launchers. ``host`` is our host program, ``exports`` what it offers to a launcher."""
+    """Records launchers.
+
+    ``host`` is our host program, ``exports`` what it offers to a launcher, ``version`` a digest of this room's code.
+    """
 
     host: Path
     exports: frozenset[str]
+    version: str
     sandbox: Sandbox
     cache: Cache
 
     def record(
-        self, artifact: Artifact, task: Task, sizes: Mapping[str, int], *, launcher: str = "launch", time_limit_s: float = 5.0
+        self,
+        artifact: Artifact,
+        task: Task,
+        sizes: Mapping[str, int],
+        *,
+        launcher: str = "launch",
+        time_limit_s: float = 5.0,
     ) -> LaunchPlan | Rejection:
         """The plan of one call of ``launcher`` at ``sizes``, or why the candidate is refused.
 
@@ -89,7 +96,7 @@ class Recorder:
 
     def _key(self, job: Job) -> str:
         parts = (
-            RECORDER_VERSION, self.host.parent.name, job.artifact.digest, job.launcher, sorted(job.sizes.items()),
+            self.version, job.artifact.digest, job.launcher, sorted(job.sizes.items()),
             job.task.sizes, [argument.model_dump() for argument in job.task.arguments],
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -106,7 +113,7 @@ def find_recorder(toolchain: Toolchain, cache: Cache | None = None) -> Recorder:
         flags=("-O2", "-march=x86-64", "-fvisibility=hidden", "-isystem", str(toolchain.cuda / "include")),
         link=("-rdynamic", "-ldl"), cache=cache,
     )
-    return Recorder(host, exported_symbols(host), toolchain.sandbox, cache)
+    return Recorder(host, exported_symbols(host), _code_digest(), toolchain.sandbox, cache)
 
 
 def record(
@@ -114,6 +121,15 @@ def record(
 ) -> LaunchPlan | Rejection:
     """`Recorder.record` with a recorder of its own, for a single use."""
     return find_recorder(toolchain, cache).record(artifact, task, sizes)
+
+
+def _code_digest() -> str:
+    """Changes whenever this room does, so that no cached plan outlives the code that made it."""
+    digest = hashlib.sha256()
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *_RUNTIME.iterdir()]):
+        digest.update(f"{path.name} {path.stat().st_size} ".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 class _NotKeptError(Exception):
@@ -133,7 +149,7 @@ def _plan(job: Job, calls: tuple[Call, ...]) -> LaunchPlan:
     for buffer in _argument_buffers(job, calls[CANONICAL].returned.workspace):
         unifier.buffers[buffer.name] = buffer
     steps: Iterable[tuple[RawNode, ...]] = zip(*(call.returned.nodes for call in calls), strict=True)
-    nodes = tuple(unifier.node(step) for step in steps)
+    nodes = reduced_order([unifier.node(step) for step in steps])
     check_work(nodes, unifier.buffers)
     return _with_digest(job, tuple(unifier.buffers.values()), nodes)
 

@@ -74,7 +74,7 @@ RawNode = Annotated[RawKernel | RawMemset | RawCopy, Field(discriminator="op")]
 
 
 class RawMap(_Raw):
-    """A tensor map; enumerations as the driver API's numbers. ``call`` is the call that encoded it, from 1 in its process."""
+    """A tensor map, enumerations as the driver API's numbers. ``call`` encoded it, counted from 1 in its process."""
 
     mode: Literal["tiled", "im2col"]
     dtype: U32

@@ -99,8 +99,11 @@ def _shape_complaints(raw: RawMap) -> Iterator[str]:
 
 def _enumerator_complaints(raw: RawMap) -> Iterator[str]:
     rows = (
-        ("data type", raw.dtype, DTYPES), ("interleave", raw.interleave, INTERLEAVES), ("swizzle", raw.swizzle, SWIZZLES),
-        ("L2 promotion", raw.l2_promotion, L2_PROMOTIONS), ("fill", raw.oob_fill, OOB_FILLS),
+        ("data type", raw.dtype, DTYPES),
+        ("interleave", raw.interleave, INTERLEAVES),
+        ("swizzle", raw.swizzle, SWIZZLES),
+        ("L2 promotion", raw.l2_promotion, L2_PROMOTIONS),
+        ("fill", raw.oob_fill, OOB_FILLS),
     )
     for what, value, names in rows:
         if value >= len(names):
@@ -137,7 +140,9 @@ def _box_complaints(raw: RawMap) -> Iterator[str]:
 def _check_bounds(raw: RawMap, place: Place, name: str) -> None:
     """Every element of the map must lie in its buffer."""
     if place.offset < 0:
-        raise contract_error(f"{name} begins {-place.offset} bytes before its buffer.", "Write the map on the buffer's start.")
+        raise contract_error(
+            f"{name} begins {-place.offset} bytes before its buffer.", "Write the map on the buffer's start."
+        )
     end = place.offset + -(-raw.dims[0] * _BITS[DTYPES[raw.dtype]] // 8)
     widest, reach = 0, end
     for axis, (extent, stride) in enumerate(zip(raw.dims[1:], raw.strides, strict=True), start=1):

@@ -1,8 +1,8 @@
 """Three recordings of one launcher become one plan's nodes.
 
-What a plan holds is what stays the same. Between the recordings every address was moved, so a word that differs must be an
-address (or a tensor map) in all of them, of the same buffer and offset; anything else that differs means that the
-launcher is not a function of the sizes.
+What a plan holds is what stays the same. Between the recordings every address was moved, so a word that differs must be
+an address (or a tensor map) in all of them, of the same buffer and offset; anything else that differs means that the
+launcher is no function of the sizes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ptxbench.core import (
     TensorMapPatch,
 )
 from ptxbench.record.addresses import Place, Region
+from ptxbench.record.explain import unequal_maps, unexplained_map, unexplained_word
+from ptxbench.record.labels import kernel_label
 from ptxbench.record.launches import effective_cluster
 from ptxbench.record.parameters import parameter_at
 from ptxbench.record.process import Call, map_magic
@@ -36,15 +38,10 @@ CANONICAL = 1
 """Index of the recording whose order and bytes the plan takes: the second call of the first process."""
 
 _MAP_BYTES = 128
-_PURE = (
-    "Write launch as a function of its arguments only: no counters, no values kept from earlier calls, no clock, random "
-    "number or environment."
-)
-_FRESH_MAP = "Write cuTensorMapEncodeTiled in every call, on the pointers of that call; it costs about a microsecond."
-_FRESH_POINTER = "Write the pointer arguments of each call into that call's launches; keep no pointer in a static variable."
+_MAP_ALIGNMENT = 64
 
-Where = Callable[[int], str]
-"""Names the place of a byte offset, for messages."""
+Where = Callable[[int, int], str]
+"""Names the place of (byte offset, length), for messages."""
 
 
 class Unifier:
@@ -69,9 +66,10 @@ class Unifier:
 
     def _kernel(self, raw: RawKernel, raws: Sequence[RawKernel]) -> KernelNode:
         facts = self._artifact.kernel(raw.kernel)
-        reads = self._reads[raw.kernel]
+        reads, label = self._reads[raw.kernel], kernel_label(raw.kernel)
         blocks = [bytes(a & b for a, b in zip(bytes.fromhex(r.parameters), reads, strict=True)) for r in raws]
-        parameters = self._block(blocks, raws, lambda at: f"{parameter_at(facts, at)} of {raw.kernel}")
+        parameters = self._block(blocks, raws, lambda at, size: f"{parameter_at(facts, at, size)} of {label}")
+        _check_map_alignment(parameters, 0)
         return KernelNode(
             kernel=raw.kernel, grid=raw.grid, block=raw.block, cluster=effective_cluster(raw, facts),
             dynamic_shared=raw.dynamic_shared, parameters=parameters, cooperative=raw.cooperative,
@@ -84,14 +82,18 @@ class Unifier:
             source = self._address([r.source or 0 for r in raws], raws, "The source of a copy")
         else:
             payloads = [bytes.fromhex(r.payload or "") for r in raws]
-            source = self._block(payloads, raws, lambda at: f"byte {at} of what is copied to {to.buffer}")
+            source = self._block(payloads, raws, lambda at, size: f"bytes {at} to {at + size - 1} for {to.buffer}")
+            if self.buffers[to.buffer].role != "symbol":
+                _check_map_alignment(source, to.offset)
         return CopyNode(to=to, source=source, bytes=raw.bytes, after=raw.after)
 
     def _address(self, words: Sequence[int], raws: Sequence[RawNode], what: str) -> Address:
         places = [call.addresses.find(word) for call, word in zip(self._calls, words, strict=True)]
-        return self._place(places, raws, lambda: self._unexplained(what, words, places))
+        return self._place(places, raws, lambda: unexplained_word(self._calls, what, words, places))
 
-    def _place(self, places: Sequence[Place | None], raws: Sequence[RawNode], refusal: Callable[[], Refusal]) -> Address:
+    def _place(
+        self, places: Sequence[Place | None], raws: Sequence[RawNode], refusal: Callable[[], Refusal]
+    ) -> Address:
         """The buffer and offset on which all places agree."""
         addresses: list[Address] = []
         for index, (call, place) in enumerate(zip(self._calls, places, strict=True)):
@@ -99,7 +101,8 @@ class Unifier:
                 raise refusal()
             if place.region.role == "allocation" and place.region.base in raws[index].freed:
                 raise launch_error(
-                    "Work is launched on an allocation that was freed before.", "Write the cudaFree after the last launch."
+                    "Work is launched on an allocation that was freed before.",
+                    "Write the cudaFree after the last launch.",
                 )
             addresses.append(Address(buffer=self._name(index, place.region), offset=place.offset))
         if any(address != addresses[CANONICAL] for address in addresses):
@@ -107,7 +110,7 @@ class Unifier:
         return addresses[CANONICAL]
 
     def _name(self, index: int, region: Region) -> str:
-        """The buffer's name in the plan; allocations are numbered by first use, which does not depend on the process."""
+        """The buffer's name in the plan; allocations are numbered by first use, the same in every process."""
         name = region.name
         if region.role == "allocation":
             names = self._allocations[index]
@@ -140,7 +143,8 @@ class Unifier:
                 patches.append(self._map(at, words[:, word : word + _MAP_BYTES // 8], raws, where))
                 covered = at + _MAP_BYTES
             else:
-                patches.append(PointerPatch(at=at, to=self._address(values, raws, _capital(where(at)))))
+                what = where(*_differing_bytes(at, values))
+                patches.append(PointerPatch(at=at, to=self._address(values, raws, what[:1].upper() + what[1:])))
                 covered = at + 8
             data[at:covered] = bytes(covered - at)
         return Block(data=bytes(data), patches=tuple(patches))
@@ -151,49 +155,30 @@ class Unifier:
             number = int(row[1])
             if number >= len(call.returned.maps) or row[2:].any():
                 raise contract_error(
-                    f"The tensor map in {where(at)} was changed after it was encoded.",
+                    f"The tensor map in {where(at, _MAP_BYTES)} was changed after it was encoded.",
                     "Write the map with cuTensorMapEncodeTiled and copy it whole.",
                 )
             maps.append(call.returned.maps[number])
         shapes = [m.model_copy(update={"base": 0, "call": 0}) for m in maps]
         if any(shape != shapes[CANONICAL] for shape in shapes):
-            raise contract_error(
-                f"The tensor map in {where(at)} has dimensions or modes that differ between calls with equal sizes.", _PURE
-            )
+            raise unequal_maps(where(at, _MAP_BYTES), shapes)
         places = [call.addresses.find(m.base) for call, m in zip(self._calls, maps, strict=True)]
-        base = self._place(places, raws, lambda: self._unexplained_map(where(at), places))
+        base = self._place(places, raws, lambda: unexplained_map(self._calls, where(at, _MAP_BYTES), places))
         return TensorMapPatch(at=at, map=readable(maps[CANONICAL], base))
 
-    def _unexplained_map(self, where: str, places: Sequence[Place | None]) -> Refusal:
-        for call, place in zip(self._calls, places, strict=True):
-            if place is not None and call.addresses.is_stale(place):
-                return contract_error(
-                    f"The tensor map in {where} was encoded in an earlier call and still holds that call's pointer "
-                    f"{place.region.name}.",
-                    _FRESH_MAP,
-                )
-        return contract_error(f"The tensor map in {where} lies on another buffer from call to call.", _PURE)
 
-    def _unexplained(self, what: str, words: Sequence[int], places: Sequence[Place | None]) -> Refusal:
-        for call, place in zip(self._calls, places, strict=True):
-            if place is not None and call.addresses.is_stale(place):
-                return contract_error(
-                    f"{what} holds the pointer {place.region.name} of an earlier call.", _FRESH_POINTER
-                )
-        if all(1 << 40 <= word < 1 << 47 for word in words):
-            return contract_error(
-                f"{what} holds a host address, which means nothing on the device.",
-                "Write host data to the device with cudaMemcpyAsync, or pass it by value.",
+def _differing_bytes(at: int, values: Sequence[int]) -> tuple[int, int]:
+    """(offset, length): the half of the word that differs, or the whole word."""
+    low = len({value & 0xFFFFFFFF for value in values}) > 1
+    high = len({value >> 32 for value in values}) > 1
+    return (at, 8) if low and high else (at, 4) if low else (at + 4, 4)
+
+
+def _check_map_alignment(block: Block, offset: int) -> None:
+    for patch in block.patches:
+        if isinstance(patch, TensorMapPatch) and (offset + patch.at) % _MAP_ALIGNMENT:
+            raise launch_error(
+                f"A tensor map lies at byte {offset + patch.at}, and the device reads it at multiples of "
+                f"{_MAP_ALIGNMENT} bytes.",
+                "Write it as a CUtensorMap, which has that alignment, and copy arrays of them to aligned offsets.",
             )
-        if all(place is None for place in places):
-            return contract_error(
-                f"{what} differs between calls with equal sizes ({', '.join(f'{word:#x}' for word in words)}).", _PURE
-            )
-        return contract_error(
-            f"{what} is an address in some calls and another value or place in others.",
-            "Write pointers as whole 8-byte values at multiples of 8 bytes, and choose nothing by their value.",
-        )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -33,9 +33,9 @@ constexpr std::array kNamedCalls = {
     SYS_rt_sigaction, SYS_kill,   SYS_ptrace, SYS_setitimer, SYS_alarm,  SYS_timer_create,
 };
 
-// A non-canonical address faults without telling its value, but some register holds it.
+// A non-canonical address faults as a general protection error, without telling its value; but some register holds it.
 bool touches_device_address(const siginfo_t& info, const ucontext_t& context) {
-    if (info.si_signo != SIGSEGV && info.si_signo != SIGBUS) return false;
+    if ((info.si_signo != SIGSEGV && info.si_signo != SIGBUS) || info.si_code != SI_KERNEL) return false;
     const auto& registers = context.uc_mcontext.gregs;
     return std::any_of(std::begin(registers), std::end(registers),
                        [](greg_t value) { return is_device_address(static_cast<std::uint64_t>(value)); });

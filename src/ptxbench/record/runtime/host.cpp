@@ -125,6 +125,9 @@ int main(int argc, char** argv) {
     recorder().channel = std::atoi(channel);
     unsetenv("PTXBENCH_CHANNEL");
     const Request request = read_request(std::cin);
+    for (const Call& call_request : request.calls) {
+        if (call_request.tensors.size() + request.sizes.size() + 2 > kMaxArguments) return 2;
+    }
     if (!name_endings()) return 4;
 
     announce("loading");

@@ -81,8 +81,8 @@ cudaError_t set_kernel_attribute(std::string_view api, Kernel* kernel, int attri
             const std::int64_t limit = recorder().sheet["shared_bytes_per_block_optin"] - kernel->static_shared;
             if (value < 0 || value > limit) {
                 return recorder().fail(api, cudaErrorInvalidValue,
-                                       std::to_string(value) + " bytes of dynamic shared memory were asked for " +
-                                           kernel->name + ", and the device allows it " + std::to_string(limit));
+                                       std::to_string(value) + " bytes of dynamic shared memory were asked for, and the device "
+                                           "allows this kernel " + std::to_string(limit));
             }
             kernel->max_dynamic_shared = value;
             return cudaSuccess;

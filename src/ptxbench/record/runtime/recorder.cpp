@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "device.hpp"
+
 namespace ptxbench::record {
 
 namespace {
@@ -16,6 +18,14 @@ std::array<unsigned, 3> triple(const dim3& d) { return {d.x, d.y, d.z}; }
 cudaMemcpyKind direction(bool to_device, bool from_device) {
     if (to_device) return from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice;
     return from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
+}
+
+bool fits_at_once(const Kernel& kernel, const LaunchShape& shape) {
+    const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+    if (threads == 0 || threads > 1024) return false;
+    const int per_multiprocessor = resident_blocks(kernel, static_cast<int>(threads), shape.dynamic_shared);
+    const auto room = static_cast<std::uint64_t>(per_multiprocessor * recorder().sheet["sm_count"]);
+    return static_cast<long double>(shape.grid.x) * shape.grid.y * shape.grid.z <= static_cast<long double>(room);
 }
 
 }  // namespace
@@ -169,6 +179,9 @@ cudaError_t Recorder::launch(std::string_view api, const void* function, const L
         if (arguments[i] == nullptr) return fail(api, cudaErrorInvalidValue, "a pointer in the argument array is null");
         block.resize(std::max(block.size(), offset + bytes));
         std::memcpy(block.data() + offset, arguments[i], bytes);
+    }
+    if (shape.cooperative && !fits_at_once(*k, shape)) {
+        return fail(api, cudaErrorCooperativeLaunchTooLarge, "the grid does not fit on the device at once");
     }
     charge(api, block.size());
     JsonObject node;

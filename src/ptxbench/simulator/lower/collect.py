@@ -1,4 +1,4 @@
-"""The first walk over a kernel: declares names, places variables, inlines calls, and lists the instructions in order."""
+"""The first walk over a kernel: declares names, places variables, inlines calls, lists the instructions in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptxbench.simulator.lower.scope import Rows, Scope, Symbol
 from ptxbench.simulator.lower.types import TYPES
 from ptxbench.simulator.lower.variables import Block, ModuleVariables, align_of, dynamic_align, is_dynamic, size_of
 
-_MAX_INSTRUCTIONS = 1_000_000
+_MAX_INSTRUCTIONS = 100_000
 _MAX_CALL_DEPTH = 64
 
 # Functions that the system provides. Printing has no effect here; a failed assertion traps.

@@ -24,7 +24,7 @@ def lower_kernel(module: ptx.Module, variables: ModuleVariables, name: str, rule
     collected = Collector(module, variables, Locations(module.files()), rows, outermost)
     collected.walk(function.body or (), scope)
     collected.place_module_shared()
-    code = tuple(_lower_instruction(instruction, scope, frames, rules) for instruction, scope, frames in collected.found)
+    code = tuple(_lower_instruction(*found, rules) for found in collected.found)
     return LoweredKernel(
         name=name,
         param_bytes=parameters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -33,7 +33,7 @@ class Locations:
         self.current = chain + self._callers
 
     @contextmanager
-    def called(self) -> Iterator[None]:
+    def called(self) -> Generator[None]:
         """Inside, positions are those of a function called from the current position."""
         before = self.current, self._callers
         self._callers = self.current

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from ptxbench.simulator.lower import compare, control, convert, move, scalar, warp
+from ptxbench.simulator.lower import (
+    asynchronous,
+    compare,
+    control,
+    convert,
+    matrix,
+    memory,
+    move,
+    scalar,
+    synchronisation,
+    warp,
+)
 from ptxbench.simulator.lower.site import Rules
 
 RULES: Final[Rules] = {
@@ -14,4 +25,8 @@ RULES: Final[Rules] = {
     **convert.RULES,
     **warp.RULES,
     **control.RULES,
+    **memory.RULES,
+    **synchronisation.RULES,
+    **asynchronous.RULES,
+    **matrix.RULES,
 }

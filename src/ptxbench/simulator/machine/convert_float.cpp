@@ -90,6 +90,7 @@ Step float_to_wide(Warp& warp, const Insn& insn, u32 mask) {
   const i32 rounding = insn.attr[0], flags = insn.attr[1];
   const bool ftz = flags & kFtz, saturate = flags & kSat, integral = rounding & kIntegral;
   const RoundingScope scope(integral ? i32(kNearest) : rounding);
+  if (!flags && !integral) return map_lanes<D, S>(warp, insn, mask, [](S a) { return D(widen(a)); });
   return map_lanes<D, S>(warp, insn, mask, [=](S a) {
     auto value = widen(a);
     if constexpr (std::is_same_v<S, f32>) value = ftz ? flush(value) : value;

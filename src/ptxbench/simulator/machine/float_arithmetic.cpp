@@ -44,11 +44,11 @@ inline bool sign_of(T value) { return std::bit_cast<Pattern<T>>(value) & kSign<T
 // The smaller or larger of two: a NaN loses unless `nan`; -0 is less than +0.
 template <bool Max, class T>
 inline T extreme(T a, T b, bool nan) {
-  const bool a_first = Max ? a > b || (a == b && !sign_of(a)) : a < b || (a == b && sign_of(a));
-  T result = a_first || b != b ? a : b;
+  const bool equal_first = (a == b) & (sign_of(a) != Max), a_first = (Max ? a > b : a < b) | equal_first;
+  T result = a_first | (b != b) ? a : b;
   const bool any = (a != a) | (b != b), both = (a != a) & (b != b);
   if constexpr (sizeof(T) == 4)
-    result = both || (any && nan) ? float_of(kCanonicalNan) : result;
+    result = both | (any & nan) ? float_of(kCanonicalNan) : result;
   return result;
 }
 

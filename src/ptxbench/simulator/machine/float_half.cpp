@@ -69,48 +69,58 @@ struct Extreme {
   }
 };
 
-template <class Function, class T>
-Step unary(Warp& warp, const Insn& insn, u32 mask) {
-  return map_lanes<T, T>(warp, insn, mask, Function{insn.attr[1]});
-}
-template <class Function, class T>
-Step binary(Warp& warp, const Insn& insn, u32 mask) {
-  return map_lanes<T, T, T>(warp, insn, mask, Function{insn.attr[1]});
-}
-template <class Function, class T>
-Step ternary(Warp& warp, const Insn& insn, u32 mask) {
-  return map_lanes<T, T, T, T>(warp, insn, mask, Function{insn.attr[1]});
-}
-
 // Both halves of the words.
-template <class Function, class T, class... S>
-Step packed(Warp& warp, const Insn& insn, u32 mask) {
-  const Function function{insn.attr[1]};
+template <class T, class... S, class Function>
+Step map_packed(Warp& warp, const Insn& insn, u32 mask, Function function) {
   return map_lanes<u32, S...>(warp, insn, mask, [function](S... s) {
     const T low = function(T{u16(s)}...), high = function(T{u16(s >> 16)}...);
     return low.bits | u32(high.bits) << 16;
   });
 }
 
-#define PTX_UNARY(name, F)                                                                                   \
-  {name ".f16", unary<F, f16>}, {name ".bf16", unary<F, bf16>}, {name ".f16x2", packed<F, f16, u32>},        \
-  {name ".bf16x2", packed<F, bf16, u32>}
-#define PTX_BINARY(name, F)                                                                                  \
-  {name ".f16", binary<F, f16>}, {name ".bf16", binary<F, bf16>}, {name ".f16x2", packed<F, f16, u32, u32>}, \
-  {name ".bf16x2", packed<F, bf16, u32, u32>}
-#define PTX_TERNARY(name, F)                                          \
-  {name ".f16", ternary<F, f16>}, {name ".bf16", ternary<F, bf16>},   \
-  {name ".f16x2", packed<F, f16, u32, u32, u32>}, {name ".bf16x2", packed<F, bf16, u32, u32, u32>}
+// Arithmetic, scalar and packed; without flags the loop vectorises.
+template <class Function, class T, class... S>
+Step scalar(Warp& warp, const Insn& insn, u32 mask) {
+  if (!insn.attr[1]) return map_lanes<T, S...>(warp, insn, mask, Function{});
+  return map_lanes<T, S...>(warp, insn, mask, Arithmetic<Function>{insn.attr[1]});
+}
+template <class Function, class T, class... S>
+Step packed(Warp& warp, const Insn& insn, u32 mask) {
+  if (!insn.attr[1]) return map_packed<T, S...>(warp, insn, mask, Function{});
+  return map_packed<T, S...>(warp, insn, mask, Arithmetic<Function>{insn.attr[1]});
+}
+
+template <bool Max, class T>
+Step extreme(Warp& warp, const Insn& insn, u32 mask) {
+  return map_lanes<T, T, T>(warp, insn, mask, Extreme<Max>{insn.attr[1]});
+}
+template <bool Max, class T>
+Step extreme_packed(Warp& warp, const Insn& insn, u32 mask) {
+  return map_packed<T, u32, u32>(warp, insn, mask, Extreme<Max>{insn.attr[1]});
+}
+
+#define PTX_UNARY(name, F)                                                                                  \
+  {name ".f16", scalar<F, f16, f16>}, {name ".bf16", scalar<F, bf16, bf16>},                                \
+  {name ".f16x2", packed<F, f16, u32>}, {name ".bf16x2", packed<F, bf16, u32>}
+#define PTX_BINARY(name, F)                                                                                 \
+  {name ".f16", scalar<F, f16, f16, f16>}, {name ".bf16", scalar<F, bf16, bf16, bf16>},                     \
+  {name ".f16x2", packed<F, f16, u32, u32>}, {name ".bf16x2", packed<F, bf16, u32, u32>}
+#define PTX_EXTREME(name, MAX)                                                                              \
+  {name ".f16", extreme<MAX, f16>}, {name ".bf16", extreme<MAX, bf16>},                                     \
+  {name ".f16x2", extreme_packed<MAX, f16>}, {name ".bf16x2", extreme_packed<MAX, bf16>}
 
 constexpr NamedHandler kTable[] = {
-    PTX_BINARY("add", Arithmetic<Add>),
-    PTX_BINARY("sub", Arithmetic<Sub>),
-    PTX_BINARY("mul", Arithmetic<Mul>),
-    PTX_TERNARY("fma", Arithmetic<Fma>),
-    PTX_UNARY("neg", Arithmetic<Neg>),
-    PTX_UNARY("abs", Arithmetic<Abs>),
-    PTX_BINARY("min", Extreme<false>),
-    PTX_BINARY("max", Extreme<true>),
+    PTX_BINARY("add", Add),
+    PTX_BINARY("sub", Sub),
+    PTX_BINARY("mul", Mul),
+    {"fma.f16", scalar<Fma, f16, f16, f16, f16>},
+    {"fma.bf16", scalar<Fma, bf16, bf16, bf16, bf16>},
+    {"fma.f16x2", packed<Fma, f16, u32, u32, u32>},
+    {"fma.bf16x2", packed<Fma, bf16, u32, u32, u32>},
+    PTX_UNARY("neg", Neg),
+    PTX_UNARY("abs", Abs),
+    PTX_EXTREME("min", false),
+    PTX_EXTREME("max", true),
 };
 
 }  // namespace

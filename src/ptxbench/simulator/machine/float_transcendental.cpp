@@ -1,11 +1,17 @@
 // The approximate functions: ex2, lg2, sin, cos, tanh, rsqrt. Hardware's results are within a few units in the last place
 // of the true value (PTX ISA, "Floating Point Instructions"); these are the true values, rounded.
-#include <array>
-
 #include "float_lanes.hpp"
 
 namespace ptx {
 namespace {
+
+// A polynomial, highest coefficient first.
+template <class... Coefficients>
+inline f64 horner(f64 x, Coefficients... coefficients) {
+  f64 sum = 0;
+  ((sum = sum * x + coefficients), ...);
+  return sum;
+}
 
 // 2^x = 2^n * 2^r with |r| <= 1/2. The Taylor polynomial of 2^r up to r^10 is within 2^-40, far below f32's precision.
 // All steps are branch-free, so that the lanes vectorise.
@@ -16,10 +22,8 @@ struct Ex2 {
     // Adding and subtracting 1.5 * 2^52 rounds to an integer, whose low bits then stand in the pattern.
     constexpr f64 kMagic = 0x1.8p52;
     const f64 shifted = x + kMagic, r = (x - (shifted - kMagic)) * kLn2;
-    f64 sum = 1.0 / 3628800.0;
-    constexpr std::array<f64, 10> kCoefficients = {1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0,
-                                                   1.0 / 24.0,     1.0 / 6.0,     0.5,          1.0,         1.0};
-    for (const f64 coefficient : kCoefficients) sum = sum * r + coefficient;
+    const f64 sum = horner(r, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6,
+                           0.5, 1.0, 1.0);
     const u64 scale = (bits_of(shifted) + 1023) << 52;
     const f32 result = f32(sum * std::bit_cast<f64>(scale));
     return a != a ? float_of(kCanonicalNan) : result;

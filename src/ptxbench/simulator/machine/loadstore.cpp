@@ -113,15 +113,13 @@ Step st(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
-// A hint about an address, which has to be mapped. Operand: address; attribute: space, bytes.
-Step touch(Warp& warp, const Insn& insn, u32 mask) {
-  for_lanes(mask, [&](u32 lane) {
-    locate({&warp, &insn, lane}, insn.ops[0], Space(insn.attr[0]), u32(insn.attr[1]), 1, Access::kRead);
-  });
+Step no_effect(Warp&, const Insn&, u32) { return Step::kNext; }
+
+// A cache policy: opaque to the program, and without effect here.
+Step createpolicy(Warp& warp, const Insn& insn, u32 mask) {
+  for_lanes(mask, [&](u32 lane) { warp.row64(insn.ops[0].slot)[lane] = 0; });
   return Step::kNext;
 }
-
-Step no_effect(Warp&, const Insn&, u32) { return Step::kNext; }
 
 u64 read_address(const Warp& warp, const Operand& operand, u32 lane) {
   const u32* row = warp.row(operand.slot);
@@ -195,7 +193,7 @@ Step getctarank(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"ld", ld},           {"st", st},     {"touch", touch},           {"no_effect", no_effect}, {"cvta", cvta}, {"cvta.to", cvta_to},
+    {"ld", ld},           {"st", st},     {"no_effect", no_effect}, {"createpolicy", createpolicy}, {"cvta", cvta}, {"cvta.to", cvta_to},
     {"isspacep", isspacep}, {"mapa", mapa}, {"getctarank", getctarank},
 };
 

@@ -1,0 +1,136 @@
+"""The machine's C interface: builds the library once, and wraps its handles.
+
+Each run has a context of its own, and calls release the interpreter lock, so runs may proceed in parallel threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from ptxbench.core import DeviceError
+from ptxbench.native import build_library
+
+_MACHINE = Path(__file__).with_name("machine")
+_FLAGS = ("-ffp-contract=off", "-fno-math-errno")
+_NO_KERNEL = -1
+
+
+class MachineOptions(ctypes.Structure):
+    """``PtxOptions``."""
+
+    _fields_ = [
+        ("late_copies", ctypes.c_uint8),
+        ("late_products", ctypes.c_uint8),
+        ("reverse", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8),
+        ("perturbation", ctypes.c_float),
+        ("seed", ctypes.c_uint64),
+        ("step_limit", ctypes.c_uint64),
+        ("time_limit_s", ctypes.c_double),
+        ("sm_count", ctypes.c_uint32),
+        ("tensor_memory_columns", ctypes.c_uint32),
+    ]
+
+
+class MachineLaunch(ctypes.Structure):
+    """``PtxLaunch``."""
+
+    _fields_ = [
+        ("kernel", ctypes.c_uint32),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("cluster", ctypes.c_uint32 * 3),
+        ("dynamic_shared", ctypes.c_uint32),
+        ("registers", ctypes.c_uint32),
+        ("resident_clusters", ctypes.c_uint32),
+    ]
+
+
+@functools.cache
+def machine_library() -> ctypes.CDLL:
+    """The loaded library; compiles it on first use. Raises `ToolchainError` or `CacheError`."""
+    path = build_library(
+        "ptxmachine",
+        sorted(_MACHINE.glob("*.cpp")),
+        headers=sorted(_MACHINE.glob("*.hpp")),
+        flags=_FLAGS,
+    )
+    library = ctypes.CDLL(str(path))
+    pointer, text, u64 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
+    for name, result, arguments in (
+        ("ptx_load", pointer, [text, u64, ctypes.POINTER(pointer)]),
+        ("ptx_unload", None, [pointer]),
+        ("ptx_free_text", None, [pointer]),
+        ("ptx_begin", pointer, [pointer, ctypes.POINTER(MachineOptions), ctypes.POINTER(ctypes.c_int)]),
+        ("ptx_end", None, [pointer]),
+        ("ptx_map", None, [pointer, u64, u64, pointer, ctypes.c_int, text]),
+        ("ptx_place_global", None, [pointer, u64]),
+        ("ptx_launch", ctypes.c_int, [pointer, ctypes.POINTER(MachineLaunch), pointer]),
+        ("ptx_fault", text, [pointer]),
+        ("ptx_report", text, [pointer]),
+    ):
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+class LoadedModule:
+    """A decoded image in the machine."""
+
+    def __init__(self, image: bytes) -> None:
+        self._library = machine_library()
+        error = ctypes.c_void_p()
+        self.handle: int | None = self._library.ptx_load(image, len(image), ctypes.byref(error))
+        if self.handle is None:
+            message = ctypes.string_at(error.value or 0).decode()
+            self._library.ptx_free_text(error)
+            raise DeviceError(f"The simulator's machine refused a lowered program: {message}.")
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) is not None:
+            self._library.ptx_unload(self.handle)
+
+
+class MachineRun:
+    """A run's context: mapped memory, counts and hazards. Host bytes that are mapped must outlive it."""
+
+    def __init__(self, module: LoadedModule, options: MachineOptions) -> None:
+        self._library = machine_library()
+        self._module = module
+        self._cancel = ctypes.c_int(0)
+        self._handle: int | None = self._library.ptx_begin(
+            module.handle, ctypes.byref(options), ctypes.byref(self._cancel)
+        )
+
+    def close(self) -> None:
+        """Frees the context."""
+        if self._handle is not None:
+            self._library.ptx_end(self._handle)
+            self._handle = None
+
+    def cancel(self) -> None:
+        """Lets a launch in progress end within milliseconds; may be called from any thread."""
+        self._cancel.value = 1
+
+    def map(self, address: int, size: int, host: int, *, writable: bool, name: str) -> None:
+        """Maps ``size`` host bytes at a device address."""
+        self._library.ptx_map(self._handle, address, size, host, writable, name.encode())
+
+    def place_global(self, address: int) -> None:
+        """Says where the module's next global variable lies."""
+        self._library.ptx_place_global(self._handle, address)
+
+    def launch(self, launch: MachineLaunch, parameters: bytearray) -> dict[str, Any] | None:
+        """Runs a kernel to its end; the fault that ended it, or ``None``."""
+        block = (ctypes.c_char * len(parameters)).from_buffer(parameters)
+        faulted = self._library.ptx_launch(self._handle, ctypes.byref(launch), ctypes.addressof(block))
+        return json.loads(self._library.ptx_fault(self._handle)) if faulted else None
+
+    def report(self) -> dict[str, Any]:
+        """Counts, hazards and totals so far."""
+        return json.loads(self._library.ptx_report(self._handle))

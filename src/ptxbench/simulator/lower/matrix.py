@@ -1,0 +1,211 @@
+"""Matrix products: ``wgmma`` (sm_90a), ``tcgen05`` (sm_100a) and ``mma.sync``. Codes mirror the machine's enums."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ptxbench.simulator import ptx
+from ptxbench.simulator.lower.image import LoweredInstruction, Slot
+from ptxbench.simulator.lower.site import NONE, Rules, Site
+from ptxbench.simulator.lower.spaces import SHARED, Space
+
+_ELEMENTS: Final = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4}
+_BYTES: Final = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1}
+_FLOAT8: Final = ("e4m3", "e5m2")
+_GROUPS: Final = {"cta_group::1": 1, "cta_group::2": 2}
+_KINDS: Final = {"kind::f16": 0, "kind::tf32": 1, "kind::f8f6f4": 2}
+_SHAPES: Final = {"32x32b": 0, "16x64b": 1, "16x128b": 2, "16x256b": 3, "16x32bx2": 4}
+_REGISTERS: Final = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
+
+
+def _wgmma(site: Site) -> LoweredInstruction:
+    action = site.choose(("mma_async", "fence", "commit_group", "wait_group"))
+    site.expect("sync", "aligned")
+    if action == "mma_async":
+        return _mma_async(site)
+    if action == "wait_group":
+        (pending,) = site.arguments(1)
+        return site.emit("wgmma.wait", attributes=[site.integer(pending)])
+    site.arguments(0)
+    return site.emit("wgmma.fence" if action == "fence" else "wgmma.commit")
+
+
+def _mma_async(site: Site) -> LoweredInstruction:
+    columns, depth = _shape(site, r"m64n(\d+)k(\d+)")
+    accumulator = site.choose(("f32", "f16"))
+    a_type, b_type = site.choose(_ELEMENTS), site.choose(_ELEMENTS)
+    if columns % 8 or not 8 <= columns <= 256 or depth * _BYTES[a_type] != 32 or not _compatible(a_type, b_type):
+        site.refuse("this shape and these types do not go together")
+    halves = _BYTES[a_type] == 2
+    d, a, b, scale_d, *flags = site.operands
+    in_registers = isinstance(a, ptx.Vector)
+    expected = 2 + (0 if not halves else 1 if in_registers else 2)
+    if len(flags) != expected:
+        site.refuse(f"takes {expected} constants after scale-d, not {len(flags)}")
+    scale_a, scale_b, *transposed = (site.integer(flag) for flag in flags)
+    if scale_a not in (1, -1) or scale_b not in (1, -1):
+        site.refuse("scales of A and B are 1 or -1")
+    transpose_a, transpose_b = (0, *transposed) if len(transposed) == 1 else tuple(transposed) or (0, 0)
+    half = accumulator == "f16"
+    destinations = site.destinations(d, "b32", columns // (4 if half else 2))
+    left = site.sources(a, "b32", 4) if in_registers else [site.source(a, "b64")]
+    attributes = [
+        columns, _ELEMENTS[a_type], _ELEMENTS[b_type], half, in_registers, scale_a < 0, scale_b < 0, transpose_a,
+        transpose_b,
+    ]  # fmt: skip
+    return site.emit(
+        "wgmma.mma", destinations, left, site.source(b, "b64"), site.source(scale_d, "pred"), attributes=attributes
+    )
+
+
+def _shape(site: Site, pattern: str) -> tuple[int, ...]:
+    found = site.match(pattern)
+    if found is None:
+        site.refuse("has no supported shape")
+    return tuple(int(extent) for extent in found.groups())
+
+
+def _compatible(a_type: str, b_type: str) -> bool:
+    return a_type == b_type or (a_type in _FLOAT8 and b_type in _FLOAT8)
+
+
+def _mma(site: Site) -> LoweredInstruction:
+    site.expect("sync", "aligned", "row", "col")
+    (depth,) = _shape(site, r"m16n8k(\d+)")
+    d_type = site.choose(("f32", "f16"))
+    a_type, b_type = site.choose(_ELEMENTS), site.choose(_ELEMENTS)
+    c_type = site.choose(("f32", "f16"))
+    if depth * _BYTES[a_type] not in (16, 32) or not _compatible(a_type, b_type):
+        site.refuse("this shape and these types do not go together")
+    d, a, b, c = site.arguments(4)
+    left = depth * _BYTES[a_type] // 8
+    return site.emit(
+        "mma.sync",
+        site.destinations(d, "b32", 2 if d_type == "f16" else 4),
+        site.sources(a, "b32", left),
+        site.sources(b, "b32", left // 2),
+        site.sources(c, "b32", 2 if c_type == "f16" else 4),
+        attributes=[depth, _ELEMENTS[a_type], _ELEMENTS[b_type], d_type == "f16", c_type == "f16"],
+    )
+
+
+def _tcgen05(site: Site) -> LoweredInstruction:
+    for modifier, rule in _TCGEN05.items():
+        if site.take(modifier):
+            return rule(site)
+    site.refuse("the simulator does not implement this instruction")
+
+
+def _alloc(site: Site) -> LoweredInstruction:
+    group = _aligned_group(site)
+    site.expect("b32")
+    space = site.pick(SHARED, Space.GENERIC)
+    to, columns = site.arguments(2)
+    return site.emit("tcgen05.alloc", site.memory(to), site.source(columns, "u32"), attributes=[space, group])
+
+
+def _dealloc(site: Site) -> LoweredInstruction:
+    _aligned_group(site)
+    site.expect("b32")
+    address, columns = site.arguments(2)
+    return site.emit("tcgen05.dealloc", site.source(address, "b32"), site.source(columns, "u32"))
+
+
+def _relinquish(site: Site) -> LoweredInstruction:
+    _aligned_group(site)
+    site.arguments(0)
+    return site.emit("tcgen05.relinquish")
+
+
+def _aligned_group(site: Site) -> int:
+    site.expect("sync", "aligned")
+    return site.pick(_GROUPS)
+
+
+def _ld(site: Site) -> LoweredInstruction:
+    attributes, registers = _transfer(site, "pack::16b")
+    d, a, *_ = site.operands
+    if registers == 1 and not isinstance(d, ptx.Vector):
+        destinations = [site.destination(d, "b32")]
+    else:
+        destinations = site.destinations(d, "b32", registers)
+    return site.emit("tcgen05.ld", destinations, site.memory(a), attributes=attributes)
+
+
+def _st(site: Site) -> LoweredInstruction:
+    attributes, registers = _transfer(site, "unpack::16b")
+    a, b = site.operands[0], site.operands[-1]
+    scalar = registers == 1 and not isinstance(b, ptx.Vector)
+    sources = [site.source(b, "b32")] if scalar else site.sources(b, "b32", registers)
+    return site.emit("tcgen05.st", site.memory(a), sources, attributes=attributes)
+
+
+def _transfer(site: Site, packing: str) -> tuple[list[int], int]:
+    site.expect("sync", "aligned", "b32")
+    shape = site.choose(_SHAPES)
+    (repeat,) = _shape(site, r"x(\d+)")
+    packed = site.take(packing)
+    split = shape == "16x32bx2"
+    operands = site.arguments(3 if split else 2)
+    second_half = 0
+    if split:
+        second_half = site.integer(operands[2 if packing.startswith("pack") else 1])
+    registers = repeat * _REGISTERS[shape]
+    if repeat not in (1, 2, 4, 8, 16, 32, 64, 128) or registers > 128:
+        site.refuse(f".x{repeat} does not exist for this shape")
+    return [_SHAPES[shape], registers, packed, second_half], registers
+
+
+def _wait_ld(site: Site) -> LoweredInstruction:
+    site.expect("sync", "aligned")
+    return site.emit("tcgen05.wait.ld")
+
+
+def _wait_st(site: Site) -> LoweredInstruction:
+    site.expect("sync", "aligned")
+    return site.emit("tcgen05.wait.st")
+
+
+def _fence(site: Site) -> LoweredInstruction:
+    site.arguments(0)
+    return site.emit("no_effect")
+
+
+def _tensor_mma(site: Site) -> LoweredInstruction:
+    group = site.pick(_GROUPS)
+    kind = site.pick(_KINDS)
+    site.match(r"collector::a::(fill|use|lastuse|discard)")
+    d, a, b, instruction, *rest = site.arguments(5)
+    in_memory = isinstance(a, ptx.Address)
+    left: Slot = site.memory(a) if in_memory else site.source(a, "b64")
+    return site.emit(
+        "tcgen05.mma", site.memory(d), left, site.source(b, "b64"), site.source(instruction, "b32"),
+        site.source(rest[0], "pred"), attributes=[group, kind, in_memory],
+    )  # fmt: skip
+
+
+def _commit(site: Site) -> LoweredInstruction:
+    group = site.pick(_GROUPS)
+    site.expect("mbarrier::arrive::one", "b64")
+    site.take("shared::cluster")
+    multicast = site.take("multicast::cluster")
+    barrier, *mask = site.arguments(1 + multicast)
+    ranks = site.source(mask[0], "u16", wider=True) if multicast else NONE
+    return site.emit("tcgen05.commit", site.memory(barrier), ranks, attributes=[group, multicast])
+
+
+_TCGEN05: Final[Rules] = {
+    "alloc": _alloc,
+    "commit": _commit,
+    "dealloc": _dealloc,
+    "fence::after_thread_sync": _fence,
+    "fence::before_thread_sync": _fence,
+    "ld": _ld,
+    "mma": _tensor_mma,
+    "relinquish_alloc_permit": _relinquish,
+    "st": _st,
+    "wait::ld": _wait_ld,
+    "wait::st": _wait_st,
+}
+
+RULES: Final[Rules] = {"mma": _mma, "tcgen05": _tcgen05, "wgmma": _wgmma}

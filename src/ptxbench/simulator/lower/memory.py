@@ -1,0 +1,211 @@
+"""Loads, stores, atomics and address arithmetic between state spaces."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ptxbench.simulator.lower.image import LoweredInstruction
+from ptxbench.simulator.lower.site import NONE, Rules, Site
+from ptxbench.simulator.lower.spaces import (
+    ATOMIC_OPS,
+    ATOMIC_TYPES,
+    SCOPES,
+    SEMANTICS,
+    SHARED,
+    SPACES,
+    Space,
+    take_cache_hints,
+    take_reduction,
+)
+from ptxbench.simulator.lower.types import TYPES
+
+_VALUES: Final = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128")
+_VECTORS: Final = {"v2": 2, "v4": 4, "v8": 8}
+_ZERO_EXTENDED: Final = 0
+_SIGN_EXTENDED: Final = {16: 1, 32: 2, 64: 3}  # by bits of the destination
+
+
+def _ld(site: Site) -> LoweredInstruction:
+    semantics = site.choose(SEMANTICS, "weak")
+    if semantics != "weak":
+        site.choose(SCOPES, "sys")
+    space = site.pick(SPACES, Space.GENERIC)
+    site.choose(("ca", "cg", "cs", "lu", "cv"), "ca")
+    site.take("nc")
+    site.take("unified")
+    policy = take_cache_hints(site)
+    count = site.pick(_VECTORS, 1)
+    type_name = site.choose(_VALUES)
+    d, a, *_ = site.arguments(3 if policy else 2)
+    if count == 1:
+        destinations = [site.destination(d, type_name, wider=True)]
+        extension = _extension(type_name, site.bits(d))
+    else:
+        destinations = site.destinations(d, type_name, count, wider=True)
+        extension = _extension(type_name, max(site.bits(element) for element in site.elements(d)))
+    size = TYPES[type_name].bits // 8
+    poll = semantics != "weak"
+    return site.emit("ld", destinations, site.memory(a), attributes=[space, size, count, extension, poll])
+
+
+def _extension(type_name: str, bits: int) -> int:
+    return _SIGN_EXTENDED.get(bits, _ZERO_EXTENDED) if TYPES[type_name].kind == "signed" else _ZERO_EXTENDED
+
+
+def _st(site: Site) -> LoweredInstruction:
+    if site.take("async"):
+        return _st_async(site)
+    semantics = site.choose(SEMANTICS, "weak")
+    if semantics != "weak":
+        site.choose(SCOPES, "sys")
+    space = site.pick(SPACES, Space.GENERIC)
+    site.choose(("wb", "cg", "cs", "wt"), "wb")
+    policy = take_cache_hints(site)
+    count = site.pick(_VECTORS, 1)
+    type_name = site.choose(_VALUES)
+    a, b, *_ = site.arguments(3 if policy else 2)
+    if count == 1:
+        sources = [site.source(b, type_name, wider=True)]
+    else:
+        sources = site.sources(b, type_name, count, wider=True)
+    return site.emit("st", site.memory(a), sources, attributes=[space, TYPES[type_name].bits // 8, count])
+
+
+def _st_async(site: Site) -> LoweredInstruction:
+    site.take("weak")
+    site.take("shared::cluster")
+    site.expect("mbarrier::complete_tx::bytes")
+    count = site.pick({"v2": 2, "v4": 4}, 1)
+    type_name = site.choose(("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"))
+    a, b, barrier = site.arguments(3)
+    values = [site.source(b, type_name)] if count == 1 else site.sources(b, type_name, count)
+    size = TYPES[type_name].bits // 8
+    return site.emit("st.async", site.memory(a), site.memory(barrier), values, attributes=[size])
+
+
+def _atom(site: Site) -> LoweredInstruction:
+    return _atomic(site, returns=True)
+
+
+def _red(site: Site) -> LoweredInstruction:
+    return _red_async(site) if site.take("async") else _atomic(site, returns=False)
+
+
+def _atomic(site: Site, *, returns: bool) -> LoweredInstruction:
+    site.choose(SEMANTICS, "relaxed")
+    site.choose(SCOPES, "gpu")
+    space = site.pick(SPACES, Space.GENERIC)
+    policy = take_cache_hints(site)
+    count = site.pick(_VECTORS, 1)
+    op, type_name = take_reduction(site)
+    arguments = list(site.arguments(returns + 2 + (op == "cas") + policy))
+    destinations = [NONE] * count
+    if returns:
+        d = arguments.pop(0)
+        destinations = [site.destination(d, type_name)] if count == 1 else site.destinations(d, type_name, count)
+    a, b, *rest = arguments
+    values = [site.source(b, type_name)] if count == 1 else site.sources(b, type_name, count)
+    swap = site.source(rest[0], type_name) if op == "cas" else NONE
+    attributes = [space, ATOMIC_OPS[op], ATOMIC_TYPES[type_name], count]
+    return site.emit("atom", destinations, site.memory(a), values, swap, attributes=attributes)
+
+
+def _red_async(site: Site) -> LoweredInstruction:
+    site.take("relaxed")
+    site.take("cluster")
+    site.take("shared::cluster")
+    site.expect("mbarrier::complete_tx::bytes")
+    op, type_name = take_reduction(site)
+    a, b, barrier = site.arguments(3)
+    attributes = [ATOMIC_OPS[op], ATOMIC_TYPES[type_name]]
+    return site.emit(
+        "red.async", site.memory(a), site.memory(barrier), site.source(b, type_name), attributes=attributes
+    )
+
+
+def _hint(site: Site) -> LoweredInstruction:
+    """``prefetch``, ``prefetchu``, ``applypriority`` and ``discard`` change no result that a program may rely on."""
+    site.choose(SPACES, "generic")
+    site.choose(("L1", "L2", "tensormap"), "L2")
+    site.match(r"L2::evict_(last|normal)")
+    site.arguments(1, 2)
+    return site.emit("no_effect")
+
+
+def _createpolicy(site: Site) -> LoweredInstruction:
+    site.choose(("fractional", "range", "cvt"))
+    if not site.take("L2"):
+        while site.match(r"L2::evict_(last|normal|first|unchanged)"):
+            pass
+    site.take("global")
+    site.expect("b64")
+    return site.emit("createpolicy", site.destination(site.operands[0], "b64"))
+
+
+def _cvta(site: Site) -> LoweredInstruction:
+    op = "cvta.to" if site.take("to") else "cvta"
+    space = site.pick(SPACES)
+    type_name = site.choose(("u64", "u32"))
+    d, a = site.arguments(2)
+    return site.emit(op, site.destination(d, type_name), site.source(a, type_name), attributes=[space])
+
+
+def _isspacep(site: Site) -> LoweredInstruction:
+    space = site.pick(SPACES)
+    p, a = site.arguments(2)
+    type_name = f"u{site.bits(a) or 64}"
+    return site.emit("isspacep", site.destination(p, "pred"), site.source(a, type_name), attributes=[space])
+
+
+def _mapa(site: Site) -> LoweredInstruction:
+    site.take("shared::cluster")
+    type_name = site.choose(("u32", "u64"))
+    d, a, rank = site.arguments(3)
+    return site.emit("mapa", site.destination(d, type_name), site.source(a, type_name), site.source(rank, "u32"))
+
+
+def _getctarank(site: Site) -> LoweredInstruction:
+    site.take("shared::cluster")
+    type_name = site.choose(("u32", "u64"))
+    d, a = site.arguments(2)
+    return site.emit("getctarank", site.destination(d, "u32"), site.source(a, type_name))
+
+
+def _ldmatrix(site: Site) -> LoweredInstruction:
+    count, transposed, space = _matrix_form(site)
+    d, a = site.arguments(2)
+    return site.emit(
+        "ldmatrix", site.destinations(d, "b32", count), site.memory(a), attributes=[space, count, transposed]
+    )
+
+
+def _stmatrix(site: Site) -> LoweredInstruction:
+    count, transposed, space = _matrix_form(site)
+    a, b = site.arguments(2)
+    return site.emit("stmatrix", site.memory(a), site.sources(b, "b32", count), attributes=[space, count, transposed])
+
+
+def _matrix_form(site: Site) -> tuple[int, bool, Space]:
+    site.expect("sync", "aligned", "m8n8", "b16")
+    count = site.pick({"x1": 1, "x2": 2, "x4": 4})
+    return count, site.take("trans"), site.pick(SHARED, Space.GENERIC)
+
+
+RULES: Final[Rules] = {
+    "applypriority": _hint,
+    "atom": _atom,
+    "createpolicy": _createpolicy,
+    "cvta": _cvta,
+    "discard": _hint,
+    "getctarank": _getctarank,
+    "isspacep": _isspacep,
+    "ld": _ld,
+    "ldmatrix": _ldmatrix,
+    "ldu": _ld,
+    "mapa": _mapa,
+    "prefetch": _hint,
+    "prefetchu": _hint,
+    "red": _red,
+    "st": _st,
+    "stmatrix": _stmatrix,
+}

@@ -1,0 +1,240 @@
+"""Replays launch plans on the machine and turns what it saw into an `Observation`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from ptxbench.core import (
+    Artifact,
+    Block,
+    CopyNode,
+    DeviceError,
+    Fault,
+    FaultKind,
+    Hazard,
+    KernelNode,
+    LaunchPlan,
+    MemsetNode,
+    Observation,
+    RunOptions,
+    SiteCount,
+    SourceFrame,
+)
+from ptxbench.simulator.launches import check_launch, resident_clusters
+from ptxbench.simulator.library import MachineLaunch, MachineOptions, MachineRun
+from ptxbench.simulator.memory import DeviceMemory
+from ptxbench.simulator.program import Program
+
+T = TypeVar("T")
+
+_POLL_S: Final = 0.05
+_CANCELLED: Final = "cancelled"
+
+
+def execute(
+    program: Program,
+    artifact: Artifact,
+    plan: LaunchPlan,
+    buffers: Mapping[str, memoryview],
+    options: RunOptions,
+) -> Observation:
+    """Replays ``plan`` once on the CPU.
+
+    ``buffers`` holds writable bytes for every input, output and workspace buffer of the plan, of its exact size; outputs
+    are written there. A candidate's misbehaviour is the observation's fault. Raises `DeviceError` for a plan that does
+    not fit the program, `UnsupportedError` for what the simulator lacks, and `KeyboardInterrupt` within moments of one.
+    """
+    started = time.monotonic()
+    memory = DeviceMemory(plan, program.image, buffers)
+    run = MachineRun(program.module, _machine_options(program, options))
+    try:
+        memory.map_into(run, program.image)
+        fault = _replay(program, artifact, plan, memory, run)
+        report = run.report()
+    finally:
+        run.close()
+    return Observation(
+        device="simulator",
+        schedule=options.schedule,
+        fault=fault,
+        hazards=tuple(_hazard(program, item) for item in report["hazards"]),
+        counts=tuple(_count(program, item) for item in report["sites"] if _is_written(program, item)),
+        warp_instructions=report["steps"],
+        seconds=time.monotonic() - started,
+    )
+
+
+def _machine_options(program: Program, options: RunOptions) -> MachineOptions:
+    schedule, sheet = options.schedule, program.target.sheet
+    return MachineOptions(
+        late_copies=schedule.copies == "late",
+        late_products=schedule.products == "late",
+        reverse=schedule.reverse,
+        perturbation=options.perturbation,
+        seed=schedule.seed,
+        step_limit=options.step_limit,
+        time_limit_s=options.time_limit_s,
+        sm_count=sheet.sm_count,
+        tensor_memory_columns=sheet.tensor_memory_columns,
+    )
+
+
+def _replay(
+    program: Program, artifact: Artifact, plan: LaunchPlan, memory: DeviceMemory, run: MachineRun
+) -> Fault | None:
+    # Nodes depend on earlier ones only, so their order in the plan is a valid one.
+    for node in plan.nodes:
+        if isinstance(node, KernelNode):
+            fault = _launch(program, artifact, node, memory, run)
+        else:
+            fault = _move(node, memory)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _launch(
+    program: Program, artifact: Artifact, node: KernelNode, memory: DeviceMemory, run: MachineRun
+) -> Fault | None:
+    index = program.kernel_index(node.kernel)
+    if index is None:
+        raise DeviceError(f"the plan launches {node.kernel}, which the program was not loaded with")
+    facts, sheet = artifact.kernel(node.kernel), program.target.sheet
+    impossible = check_launch(node, facts, sheet)
+    if impossible is not None:
+        return impossible
+    launch = MachineLaunch(
+        kernel=index,
+        grid=node.grid,
+        block=node.block,
+        cluster=node.cluster,
+        dynamic_shared=node.dynamic_shared,
+        registers=facts.registers if _moves_registers(artifact, node.kernel) else 0,
+        resident_clusters=resident_clusters(node, facts, sheet),
+    )
+    parameters = memory.fill(node.parameters, max(program.kernel(index).param_bytes, 1))
+    found = _interruptible(lambda: run.launch(launch, parameters), run.cancel)
+    return None if found is None else _fault(program, found)
+
+
+def _moves_registers(artifact: Artifact, kernel: str) -> bool:
+    """Whether ptxas kept ``setmaxnreg``: it drops the instruction where it cannot know the register count."""
+    return any(
+        instruction.opcode.startswith("USETMAXREG")
+        for sass in artifact.sass
+        if sass.kernel == kernel
+        for instruction in sass.instructions
+    )
+
+
+def _move(node: MemsetNode | CopyNode, memory: DeviceMemory) -> Fault | None:
+    if not memory.regions[node.to.buffer].writable:
+        return Fault(
+            kind=FaultKind.STRAY_WRITE,
+            message=f"a {node.op} of the launcher writes to {node.to.buffer}, which is read-only.",
+            advice="Write to outputs and workspace only; inputs stay as they are.",
+        )
+    if isinstance(node, MemsetNode):
+        value = (node.value & (2 ** (8 * node.width) - 1)).to_bytes(node.width, "little")
+        memory.slice(node.to, node.width * node.count)[:] = value * node.count
+    elif isinstance(node.source, Block):
+        memory.slice(node.to, node.bytes)[:] = memory.fill(node.source)[: node.bytes]
+    else:
+        memory.slice(node.to, node.bytes)[:] = bytes(memory.slice(node.source, node.bytes))
+    return None
+
+
+def _interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
+    """Runs ``call`` in a thread, so that an interrupt of this one cancels it and is raised at once."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="simulator")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+    except BaseException:
+        cancel()
+        thread.join()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _frames(program: Program, kernel: int, position: int) -> tuple[SourceFrame, ...]:
+    code = program.kernel(kernel).code
+    return code[position].frames if 0 <= position < len(code) else ()
+
+
+def _source_line(frames: tuple[SourceFrame, ...]) -> int:
+    """The line in the candidate's own file: the innermost frame in a ``.cu`` file, else the outermost frame."""
+    own = [line for file, line in frames if file.endswith(".cu")]
+    return own[0] if own else frames[-1][1] if frames else 0
+
+
+def _place(program: Program, kernel: int, position: int) -> dict[str, Any]:
+    if kernel < 0:
+        return {}
+    code = program.kernel(kernel).code
+    place: dict[str, Any] = {"kernel": program.kernel(kernel).name}
+    if 0 <= position < len(code):
+        place["ptx_line"] = code[position].ptx_line
+        place["source_line"] = _source_line(code[position].frames)
+    return place
+
+
+def _fault(program: Program, found: dict[str, Any]) -> Fault:
+    if found["kind"] == _CANCELLED:
+        raise DeviceError("the simulated run was cancelled")
+    place = _place(program, found["kernel"], found["position"])
+    detail: list[str] = []
+    for position, text in found["detail"]:
+        at = _place(program, found["kernel"], position)
+        detail.append(f"line {at.get('source_line', 0)} (PTX line {at.get('ptx_line', 0)}), {text}")
+    return Fault(
+        kind=FaultKind(found["kind"]), message=found["message"], advice=found["advice"], detail=tuple(detail), **place
+    )
+
+
+def _hazard(program: Program, found: dict[str, Any]) -> Hazard:
+    opcode = program.kernel(found["kernel"]).code[found["position"]].text
+    return Hazard(
+        severity="race" if found["race"] else "rule",
+        kind=found["kind"],
+        message=f"{opcode} {found['detail']}.",
+        advice=found["advice"],
+        occurrences=found["occurrences"],
+        **_place(program, found["kernel"], found["position"]),
+    )
+
+
+def _is_written(program: Program, item: list[Any]) -> bool:
+    """Whether a count belongs to an instruction of the text, not to the end that the machine adds."""
+    return item[1] < len(program.kernel(item[0]).code)
+
+
+def _count(program: Program, item: list[Any]) -> SiteCount:
+    kernel, position, executed, threads, flops, moved, dtype = item
+    lowered = program.kernel(kernel)
+    return SiteCount(
+        kernel=lowered.name,
+        opcode=lowered.code[position].text,
+        executed=executed,
+        threads=threads,
+        flops=flops,
+        bytes=moved,
+        operand_dtype=dtype,
+        position=position,
+        frames=_frames(program, kernel, position),
+    )

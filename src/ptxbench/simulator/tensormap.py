@@ -1,0 +1,45 @@
+"""The machine's encoding of tensor maps (``machine/tensor_map.hpp``)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from ptxbench.core import TensorMap, UnsupportedError
+from ptxbench.simulator.lower.spaces import ATOMIC_TYPES
+
+TENSOR_MAP_BYTES: Final = 128
+_MAGIC: Final = 0x50414D54
+_LAYOUT: Final = "<I5B7xQ5Q4Q5H"
+_SWIZZLES: Final = {"none": 0, "32b": 1, "64b": 2, "128b": 3}
+# Element bytes and the type that reductions use; 8-bit elements cannot be reduced.
+_DTYPES: Final = {
+    "uint8": (1, "b32"), "uint16": (2, "b16"), "uint32": (4, "u32"), "int32": (4, "s32"), "uint64": (8, "u64"),
+    "int64": (8, "s64"), "float16": (2, "f16"), "float32": (4, "f32"), "float64": (8, "f64"), "bfloat16": (2, "bf16"),
+    "float32_ftz": (4, "f32"), "tfloat32": (4, "f32"), "tfloat32_ftz": (4, "f32"),
+}  # fmt: skip
+
+
+def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
+    """The 128 bytes that stand for a map whose tensor begins at device address ``base``.
+
+    Raises `UnsupportedError` for im2col, interleaved or strided maps, and for formats the simulator does not have.
+    """
+    if tensor_map.mode != "tiled" or tensor_map.interleave != "none":
+        raise UnsupportedError(f"{tensor_map.mode} tensor maps with interleave {tensor_map.interleave} are not supported")
+    if any(step != 1 for step in tensor_map.element_strides):
+        raise UnsupportedError(f"tensor maps with element strides {tensor_map.element_strides} are not supported")
+    if tensor_map.dtype not in _DTYPES or tensor_map.swizzle not in _SWIZZLES:
+        raise UnsupportedError(f"tensor maps of {tensor_map.dtype} with swizzle {tensor_map.swizzle} are not supported")
+    size, reduced = _DTYPES[tensor_map.dtype]
+    rank = len(tensor_map.dims)
+    packed = struct.pack(
+        _LAYOUT, _MAGIC, rank, size, _SWIZZLES[tensor_map.swizzle], tensor_map.oob_fill != "none",
+        ATOMIC_TYPES[reduced], base, *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
+        *_padded(tensor_map.box, 5),
+    )  # fmt: skip
+    return packed.ljust(TENSOR_MAP_BYTES, b"\0")
+
+
+def _padded(values: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return values + (0,) * (count - len(values))
