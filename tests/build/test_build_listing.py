@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import PurePath
 
 from ptxbench.build.parameters import entry_parameters
@@ -183,3 +184,12 @@ _Z1k:
     )
     assert function.kernel == "_Z2f"
     assert function.instructions == (SassInstruction(offset=0, opcode="NOP", operands=""),)
+
+
+def test_hostile_output_takes_no_long_time() -> None:
+    begin = time.monotonic()
+    found("kernel.cu:1:2: error: #error " + "/a" * 130_000)
+    found("kernel.cu(1): error: x\n" * 11_000)
+    found("kernel.cu(1): error: x\n" + "          y\n" * 20_000)
+    entry_parameters(".entry k (" * 100_000)
+    assert time.monotonic() - begin < 5

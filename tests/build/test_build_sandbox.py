@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,6 @@ from ptxbench.build.seccomp import DENIED
 from ptxbench.core import SandboxError
 
 SMALL = Limits(seconds=5, memory=256 << 20, disk=8 << 20, output=1 << 20, text=1 << 16, processes=24)
-
-full = pytest.mark.skipif(find_sandbox().level != "full", reason=find_sandbox().why or "full")
 
 
 @pytest.fixture(scope="module", params=["full", "weak"])
@@ -193,9 +193,31 @@ def test_denied_calls_fail_and_new_clone_is_absent(sandbox: Sandbox, tmp_path: P
     assert done.stdout.split() == [b"1"] * len(numbers) + [b"38"]
 
 
-def test_an_interrupt_leaves_no_process(strong: Sandbox) -> None:
-    import signal
+def test_only_the_channel_is_inherited(sandbox: Sandbox, tmp_path: Path) -> None:
+    source = tmp_path / "descriptors.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <fcntl.h>\n"
+        'int main() { for (int i = 0; i < 200; ++i) if (fcntl(i, F_GETFD) != -1) printf("%d ", i); }\n'
+    )
+    subprocess.run(["gcc", str(source), "-o", str(tmp_path / "descriptors")], check=True)
+    program = [str(tmp_path / "descriptors")]
+    assert sandbox.run(program, read_only=[tmp_path], inputs={"a": b"1"}, outputs=["b"]).stdout == b"0 1 2 "
+    with_channel = sandbox.run(program, read_only=[tmp_path], inputs={"a": b"1"}, channel=True)
+    assert len(with_channel.stdout.split()) == 4
 
+
+def test_a_host_without_namespaces_gives_the_weak_level_and_says_why() -> None:
+    script = "from ptxbench.build import find_sandbox; s = find_sandbox(); print(s.level, '|', s.why)"
+    command = f'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "{script}"'
+    done = subprocess.run(
+        ["unshare", "-Ur", "/bin/sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("no user namespace here to take namespaces away in")
+    assert done.stdout.startswith("weak | This host refuses the namespaces")
+
+
+def test_an_interrupt_leaves_no_process(strong: Sandbox) -> None:
     begin = time.monotonic()
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     signal.setitimer(signal.ITIMER_REAL, 0.3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ptxbench.build import check_source
@@ -33,6 +35,7 @@ from ptxbench.core import Outcome
         ("#embed </dev/random>", 1, "embed"),
         ('#line 7 "/etc/passwd"', 1, "line"),
         ('asm(".incbin \\"/etc/passwd\\"");', 1, "incbin"),
+        ('asm(".include \\"/etc/passwd\\"");', 1, ".include"),
         ("#pragma GCC optimize(\"O0\")", 1, "pragma GCC"),
         ("#pragma  GCC system_header", 1, "pragma GCC"),
         ('_Pragma("GCC optimize(0)")', 1, "pragma GCC"),
@@ -71,3 +74,13 @@ def test_lines_count_across_splices_and_comments() -> None:
     rejection = check_source(source)
     assert rejection is not None
     assert rejection.source_line == 7
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ['R"(', '\\"', '"', "'", "/*", "//", "#", "_Pragma(", "%:", " ", "\\\n", 'R"x(\n', '"\n', "#include <", "/a"],
+)
+def test_no_text_takes_long(unit: str) -> None:
+    begin = time.monotonic()
+    check_source(unit * (1_000_000 // len(unit)))
+    assert time.monotonic() - begin < 5

@@ -10,16 +10,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from importlib.metadata import version
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from cuda_support import Judge, bit_equal_share, by_family, described, nvidia_smi, opcodes
 
-from ptxbench.core import DeviceError, FaultKind, SiteCount, Target, families_of
-from ptxbench.devices.cuda import Case, ExecutorProcess, Reply, Turns, paired_ratio, read_bundle, take_turns
+from ptxbench.core import DeviceError, FaultKind, SiteCount
+from ptxbench.devices.cuda import Case, ExecutorProcess, Reply, read_bundle, take_turns
 from ptxbench.devices.cuda.counters import CHIPS, Row, counters_library, site_counts
 from ptxbench.devices.cuda.turns import timer_of
 from ptxbench.native import Cache
@@ -70,44 +70,6 @@ def judge() -> Judge:
     return Judge()
 
 
-class Judge:
-    """Truth on the device in float64, in this process."""
-
-    def __init__(self) -> None:
-        self.torch: Any = pytest.importorskip("torch")
-        self._problems: dict[tuple[int, ...], tuple[dict[str, bytes], Any]] = {}
-
-    def tensor(self, content: bytes | bytearray, rows: int, columns: int) -> Any:
-        return self.torch.frombuffer(bytearray(content), dtype=self.torch.bfloat16).view(rows, columns).cuda()
-
-    def truth(self, sizes: dict[str, int], inputs: dict[str, bytes]) -> Any:
-        a = self.tensor(inputs["A"], sizes["M"], sizes["K"])
-        b = self.tensor(inputs["B"], sizes["N"], sizes["K"])
-        return a.double() @ b.double().t()
-
-    def problem(self, sizes: dict[str, int]) -> tuple[dict[str, bytes], Any]:
-        """(inputs, truth) of fresh normal inputs, kept for the next kernel at these sizes."""
-        key = tuple(sizes.values())
-        if key not in self._problems:
-            torch = self.torch
-            drawn = {
-                name: torch.randn(sizes[rows], sizes["K"], device="cuda").bfloat16()
-                for name, rows in (("A", "M"), ("B", "N"))
-            }
-            inputs = {name: value.view(torch.uint8).cpu().numpy().tobytes() for name, value in drawn.items()}
-            self._problems[key] = (inputs, self.truth(sizes, inputs))
-        return self._problems[key]
-
-    def errors(self, output: bytes | bytearray, truth: Any) -> dict[str, float]:
-        """RMS and largest error, in units of those of merely rounding the truth to bf16."""
-        error = self.tensor(output, *truth.shape).double() - truth
-        rounding = truth.bfloat16().double() - truth
-        return {
-            "rms_ratio": float(error.pow(2).mean().sqrt() / rounding.pow(2).mean().sqrt()),
-            "max_ratio": float(error.abs().max() / rounding.abs().max()),
-        }
-
-
 def done(reply: Reply) -> dict[str, Any]:
     assert reply.fault is None, reply.fault
     return reply.header
@@ -130,43 +92,20 @@ def run(executor: ExecutorProcess, *, graph: bool) -> tuple[dict[str, Any], byte
     return header, executor.request("read", STEP_SECONDS, buffer="C").blob
 
 
-def by_family(counts: Iterable[SiteCount], *, sass: bool) -> dict[str, dict[str, int]]:
-    """Executions and active lanes per family, first match first."""
-    totals: dict[str, dict[str, int]] = {}
-    for site in counts:
-        for family in families_of(Target.SM_90A):
-            if family.matches_sass(site.opcode) if sass else family.matches_ptx(site.opcode):
-                entry = totals.setdefault(family.name, {"executed": 0, "threads": 0, "flops": 0})
-                entry["executed"] += site.executed
-                entry["threads"] += site.threads
-                entry["flops"] += site.flops
-                break
-    return totals
+def count(case: Case, inputs: dict[str, bytes], shim: Path) -> tuple[tuple[SiteCount, ...], dict[str, Any]]:
+    """Counts per site, and the executor's whole answer."""
+    with ExecutorProcess() as executor:
+        load(executor, case)
+        write_inputs(executor, inputs)
+        answer = done(executor.request("count", STEP_SECONDS, library=str(shim), chip=CHIPS[case.artifact.target]))
+    return site_counts(case.artifact, [Row.model_validate(row) for row in answer["rows"]]), answer
 
 
-def bit_equal_share(left: bytes | bytearray, right: bytes | bytearray) -> float:
-    return float((np.frombuffer(left, np.uint16) == np.frombuffer(right, np.uint16)).mean())
-
-
-def nvidia_smi() -> list[str]:
-    """Clocks, temperature, power and throttle reasons as they are now."""
-    query = "driver_version,clocks.sm,clocks.mem,temperature.gpu,power.draw,power.limit,clocks_event_reasons.active"
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+def version_of(package: str) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip().split(", ")
-    except FileNotFoundError:
-        return []
-
-
-def described(turns: Turns) -> dict[str, Any]:
-    """The paired ratio A / B with its interval, the spread of single blocks, and both sides' median times."""
-    ratios = np.asarray(turns.a).mean(axis=1) / np.asarray(turns.b).mean(axis=1)
-    return {
-        **paired_ratio(turns).model_dump(),
-        "blocks": len(turns.a),
-        "block_ratio_5_95": [float(q) for q in np.quantile(ratios, [0.05, 0.95])],
-        "ms": [float(np.median(side)) for side in (turns.a, turns.b)],
-    }
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def test_what_this_machine_is(log: Log) -> None:
@@ -176,7 +115,7 @@ def test_what_this_machine_is(log: Log) -> None:
     with ExecutorProcess(BASELINE) as baseline:
         hello = baseline.request("hello", STEP_SECONDS).header
         log("start", baseline_s=baseline.start_s)
-        packages = {name: version(name) for name in ("cuda-bindings", "nvidia-cuda-cupti", "numpy", "pydantic")}
+        packages = {name: version_of(name) for name in ("cuda-bindings", "nvidia-cuda-cupti", "numpy", "pydantic")}
         log("versions", **hello["versions"], **packages)
 
 
@@ -227,11 +166,11 @@ def shim() -> Path:
     return counters_library(Cache())
 
 
-@pytest.mark.parametrize("solution", SOLUTIONS)
+@pytest.mark.parametrize("name", [*(f"{solution}-small" for solution in SOLUTIONS), f"{CLUSTER_SOLUTION}-large"])
 def test_executed_counts_equal_the_simulators(
-    solution: str, cases: dict[str, Case], shim: Path, log: Log
+    name: str, cases: dict[str, Case], shim: Path, log: Log
 ) -> None:
-    case = cases[f"{solution}-small"]
+    case = cases[name]
     counts, counted = count(case, case.inputs, shim)
     device = by_family(counts, sass=True)
     sizes = case.plan.sizes
@@ -241,7 +180,7 @@ def test_executed_counts_equal_the_simulators(
         "wgmma_share": device["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"]),
         "issued_without_any_true_predicate": sorted({site.opcode for site in counts if site.threads == 0}),
     }
-    if solution == CLUSTER_SOLUTION:
+    if name.startswith(CLUSTER_SOLUTION):
         found["opcodes"] = opcodes(counts)
     if case.observation is not None:
         found["simulator"] = by_family(case.observation.counts, sass=False)
@@ -259,25 +198,6 @@ def test_the_core_shape_is_counted_exactly(cases: dict[str, Case], judge: Judge,
     share = by_family(counts, sass=True)["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"])
     log("counts", **{case.name: {"wgmma_share": share, "open_s": counted["open_s"], "count_s": counted["count_s"]}})
     assert share == 1
-
-
-def count(case: Case, inputs: dict[str, bytes], shim: Path) -> tuple[tuple[SiteCount, ...], dict[str, Any]]:
-    """Counts per site, and the executor's whole answer."""
-    with ExecutorProcess() as executor:
-        load(executor, case)
-        write_inputs(executor, inputs)
-        answer = done(executor.request("count", STEP_SECONDS, library=str(shim), chip=CHIPS[case.artifact.target]))
-    return site_counts(case.artifact, [Row.model_validate(row) for row in answer["rows"]]), answer
-
-
-def opcodes(counts: Iterable[SiteCount]) -> dict[str, list[int]]:
-    """[executed, threads] of every opcode."""
-    totals: dict[str, list[int]] = {}
-    for site in counts:
-        entry = totals.setdefault(site.opcode, [0, 0])
-        entry[0] += site.executed
-        entry[1] += site.threads
-    return dict(sorted(totals.items()))
 
 
 @pytest.mark.parametrize("way", ["one_by_one", "plain_in_one_range", "graph_made_before", "graph_made_inside"])
@@ -317,6 +237,52 @@ def test_two_processes_share_inputs_and_take_turns(cases: dict[str, Case], judge
         log("sharing", write_seen=not any(seen[: 1 << 20]))
     assert not any(seen[: 1 << 20])
     assert all(abs(ratio["median"] - 1) < 0.01 for ratio in ratios)
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("spin", FaultKind.TIME_LIMIT),
+    ("illegal_address", FaultKind.ILLEGAL_ADDRESS),
+    ("misaligned_address", FaultKind.MISALIGNED_ADDRESS),
+    ("trap", FaultKind.TRAP),
+])
+def test_a_fault_ends_its_process_and_the_next_one_works(
+    name: str, kind: FaultKind, cases: dict[str, Case], judge: Judge, log: Log
+) -> None:
+    good = cases[f"{CLUSTER_SOLUTION}-small"]
+    with ExecutorProcess() as bad:
+        load(bad, cases[f"fault-{name}"])
+        began = time.perf_counter()
+        reply = bad.request("run", 5.0, graph=False)
+        ended = time.perf_counter()
+        process_ended = not bad.alive
+    with ExecutorProcess() as next_one:
+        load(next_one, good)
+        write_inputs(next_one, good.inputs)
+        _, output = run(next_one, graph=False)
+        recovered = time.perf_counter()
+        next_start_s = next_one.start_s
+    found = {
+        "fault": reply.fault.model_dump(mode="json", exclude_defaults=True) if reply.fault else None,
+        "process_ended": process_ended, "until_reported_s": ended - began,
+        "until_next_result_s": recovered - ended, "next_start_s": next_start_s,
+        **judge.errors(output, judge.truth(good.plan.sizes, good.inputs)),
+    }
+    log("faults", **{name: found})
+    assert found["rms_ratio"] < 1.05
+    assert process_ended
+    assert reply.fault is not None and reply.fault.kind is kind
+
+
+def test_writes_outside_the_outputs_are_seen(cases: dict[str, Case], log: Log) -> None:
+    for name in ("stray_write", "changed_input"):
+        case = cases[f"fault-{name}"]
+        with ExecutorProcess() as executor:
+            load(executor, case)
+            write_inputs(executor, {b.name: bytes(b.bytes) for b in case.plan.buffers if b.role == "input"})
+            header = done(executor.request("run", STEP_SECONDS, graph=False))
+        log("faults", **{name: {key: header[key] for key in ("stray_writes", "changed_inputs")}})
+        assert header["stray_writes"] == (["C"] if name == "stray_write" else [])
+        assert header["changed_inputs"] == (["A"] if name == "changed_input" else [])
 
 
 @pytest.fixture(scope="module")
@@ -376,49 +342,3 @@ def test_the_time_of_a_solution_beside_cublas(
         **found, "tflops": [flops / ms / 1e9 for ms in found["ms"]], "graph": graphs, "nvidia_smi": smi,
     }})
     assert found["median"] > 0
-
-
-@pytest.mark.parametrize(("name", "kind"), [
-    ("spin", FaultKind.TIME_LIMIT),
-    ("illegal_address", FaultKind.ILLEGAL_ADDRESS),
-    ("misaligned_address", FaultKind.MISALIGNED_ADDRESS),
-    ("trap", FaultKind.TRAP),
-])
-def test_a_fault_ends_its_process_and_the_next_one_works(
-    name: str, kind: FaultKind, cases: dict[str, Case], judge: Judge, log: Log
-) -> None:
-    good = cases[f"{CLUSTER_SOLUTION}-small"]
-    with ExecutorProcess() as bad:
-        load(bad, cases[f"fault-{name}"])
-        began = time.perf_counter()
-        reply = bad.request("run", 5.0, graph=False)
-        ended = time.perf_counter()
-        process_ended = not bad.alive
-    with ExecutorProcess() as next_one:
-        load(next_one, good)
-        write_inputs(next_one, good.inputs)
-        _, output = run(next_one, graph=False)
-        recovered = time.perf_counter()
-        next_start_s = next_one.start_s
-    found = {
-        "fault": reply.fault.model_dump(mode="json", exclude_defaults=True) if reply.fault else None,
-        "process_ended": process_ended, "until_reported_s": ended - began,
-        "until_next_result_s": recovered - ended, "next_start_s": next_start_s,
-        **judge.errors(output, judge.truth(good.plan.sizes, good.inputs)),
-    }
-    log("faults", **{name: found})
-    assert found["rms_ratio"] < 1.05
-    assert process_ended
-    assert reply.fault is not None and reply.fault.kind is kind
-
-
-def test_writes_outside_the_outputs_are_seen(cases: dict[str, Case], log: Log) -> None:
-    for name in ("stray_write", "changed_input"):
-        case = cases[f"fault-{name}"]
-        with ExecutorProcess() as executor:
-            load(executor, case)
-            write_inputs(executor, {b.name: bytes(b.bytes) for b in case.plan.buffers if b.role == "input"})
-            header = done(executor.request("run", STEP_SECONDS, graph=False))
-        log("faults", **{name: {key: header[key] for key in ("stray_writes", "changed_inputs")}})
-        assert header["stray_writes"] == (["C"] if name == "stray_write" else [])
-        assert header["changed_inputs"] == (["A"] if name == "changed_input" else [])

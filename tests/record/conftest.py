@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from record_toy import SIZES, SOURCES, TASK, Record
 
 from ptxbench.build import Toolchain, compile_candidate, find_toolchain
-from ptxbench.core import Argument, Artifact, Candidate, LaunchPlan, Rejection, Target, Task, Workload
+from ptxbench.core import Artifact, Candidate, LaunchPlan, Rejection, Target
 from ptxbench.native import Cache
 from ptxbench.record import Recorder, find_recorder
-
-SOURCES = Path(__file__).with_name("sources")
-SIZES = {"M": 256, "N": 128, "K": 192}
-
-TASK = Task(
-    name="toy",
-    title="C = A·Bᵀ",
-    operation="gemm",
-    sizes=("M", "N", "K"),
-    size_rules={"M": 128, "N": 128, "K": 64},
-    arguments=(
-        Argument(name="A", role="input", dtype="bf16", shape=("M", "K")),
-        Argument(name="B", role="input", dtype="bf16", shape=("N", "K")),
-        Argument(name="C", role="output", dtype="bf16", shape=("M", "N")),
-    ),
-    workloads=(Workload(tier="small", sizes=SIZES),),
-    distributions=("normal",),
-    baselines=("cublas",),
-)
-
-Record = Callable[..., LaunchPlan | Rejection]
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +37,24 @@ def build(toolchain: Toolchain, shared_cache: Cache) -> Callable[[str], Artifact
         artifact = compile_candidate(candidate, TASK, toolchain=toolchain, cache=shared_cache)
         assert isinstance(artifact, Artifact), artifact
         return artifact
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def host_only(
+    toolchain: Toolchain, build: Callable[[str], Artifact], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Artifact]:
+    """An artifact whose host library is compiled from C++ by g++ alone, which is quick; it registers no kernels."""
+
+    def compiled(source: str) -> Artifact:
+        folder = tmp_path_factory.mktemp("host")
+        (folder / "host.cpp").write_text(source)
+        command = ["g++", "-std=c++17", "-shared", "-fPIC", "-isystem", str(toolchain.cuda / "include"), "host.cpp"]
+        subprocess.run([*command, "-o", "host.so"], cwd=folder, check=True, capture_output=True)
+        library = (folder / "host.so").read_bytes()
+        digest = hashlib.sha256(library).hexdigest()
+        return build("refused").model_copy(update={"host_library": library, "digest": digest})
 
     return compiled
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.build.contract import CHECK, SOURCE, contract_violation, linkage_violation, unit_source
@@ -25,7 +25,7 @@ _ARTIFACT, _REJECTION = "artifact.json", "rejection.json"
 
 # Device functions of the runtime that a plan cannot express, as PTX declares them.
 _DEVICE_RUNTIME = re.compile(
-    r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?(?P<name>malloc|free|cudaMalloc|cudaFree|cudaLaunchDevice\w*"
+    r"\.extern\s+\.func\s+(?:\([^()]*\)\s*)?(?P<name>malloc|free|cudaMalloc|cudaFree|cudaLaunchDevice\w*"
     r"|cudaGetParameterBuffer\w*|cudaDeviceSynchronize|__cudaCDP\w*)\b"
 )
 _LAUNCH_IN_KERNEL = re.compile(r"kernel launch from (?:__device__|__global__)|requires separate compilation mode")
@@ -173,6 +173,8 @@ class _Compilation:
             self.toolchain.nvdisasm(name), read_only=self.toolchain.mounts(), inputs={name: cubin}, limits=limits
         )
         _raise_at_limit(listed, limits, "The disassembler")
+        if len(listed.stdout) >= limits.text:
+            _raise_at_limit(replace(listed, cause="output"), limits, "The disassembler")
         if listed.returncode != 0:
             self.toolchain.check()
             raise _LimitReached(_compile_error("The machine code of this source could not be disassembled.", []))

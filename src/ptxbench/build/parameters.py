@@ -6,7 +6,7 @@ import re
 
 from ptxbench.core import ParameterSlot
 
-_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?")
+_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^()]*)\))?")
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.[a-z]+(?P<bits>\d+)\s+(?:\.ptr[\w\s.]*?\s)?(?P<name>[\w$]+)\s*"
     r"(?:\[(?P<count>\d+)\])?"

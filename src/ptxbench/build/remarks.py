@@ -17,6 +17,9 @@ Severity = Literal["error", "warning", "remark"]
 
 MAX_REMARKS = 50
 MAX_MESSAGE = 1000
+# A source decides how long these get, and some patterns are quadratic in them.
+_MAX_LINE = 4000
+_MAX_DETAILS = 200
 
 _ORDER: tuple[Severity, ...] = ("error", "warning", "remark")
 _SEVERITIES: dict[str, Severity] = {
@@ -73,7 +76,7 @@ def diagnostics(
     output: str, normalise: Callable[[str], str], positions: PtxPositions, source: str
 ) -> list[Diagnostic]:
     """Every diagnostic in the tools' combined output, each once; those of ptxas are placed in ``source``."""
-    lines = output.splitlines()
+    lines = [line[:_MAX_LINE] for line in output.splitlines()]
     found = [*_front_end(lines, normalise, source), *_host(lines, normalise), *_ptxas(lines, positions, source)]
     unique = dict.fromkeys(item._replace(text=_FOLDERS.sub("", item.text)) for item in found)
     return [item for item in unique if not _REPETITION.search(item.text)]
@@ -108,7 +111,8 @@ def _front_end(lines: list[str], normalise: Callable[[str], str], source: str) -
 
 def _details(lines: list[str], start: int) -> tuple[list[str], str]:
     """What follows a front-end message up to a blank line: its explanations, and the account of instantiations."""
-    end = next((index for index in range(start, len(lines)) if not lines[index].strip()), len(lines))
+    limit = min(start + _MAX_DETAILS, len(lines))
+    end = next((index for index in range(start, limit) if not lines[index].strip()), limit)
     explanation: list[str] = []
     index = start
     while index < end and _CONTINUES.match(lines[index]) and "detected during" not in lines[index]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import resource
 import shlex
 import subprocess
@@ -123,7 +124,8 @@ class Sandbox:
             process = _start(stack, confined, program, settings, stdin, pipes)
             answer.writer.close()
             strict = [pipe.stream(limits.output, strict=True) for pipe in (*files.values(), answer)]
-            texts = [Stream(pipe, limits.text) for pipe in (process.stdout, process.stderr) if pipe]
+            said = (process.stdout, process.stderr)
+            texts = [Stream(stack.enter_context(pipe), limits.text) for pipe in said if pipe]
             sign = started.stream(1)
             code, cause = watch(
                 process, [sign, *texts, *strict], seconds=limits.seconds, memory=limits.memory,
@@ -150,7 +152,12 @@ class Sandbox:
 
 
 def find_sandbox() -> Sandbox:
-    """The strongest confinement that works here; tries it by running a program (about 10 ms)."""
+    """The strongest confinement that works here; tries it by running a program (about 10 ms).
+
+    Raises `SandboxError` on a machine that the system-call filter is not made for.
+    """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise SandboxError(f"The sandbox needs Linux on x86-64; this is {platform.system()} on {platform.machine()}.")
     bwrap, complaint = working_bwrap()
     if bwrap is not None:
         return Sandbox("full", bwrap=bwrap)
@@ -187,9 +194,17 @@ def _start(
         )
     except OSError as error:
         raise SandboxError(f"The sandbox program {confined.prefix[0]} could not be started ({error}).") from error
+    stack.callback(_end, process)
     for pipe in pipes:
         pipe.writer.close()
     return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process that is still there because something interrupted us."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
 
 
 def _script(limits: Limits, started: int, files: Mapping[str, int]) -> str:

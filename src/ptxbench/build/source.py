@@ -27,15 +27,21 @@ _FAMILIES = re.compile(
     r"|ptxbench/ptx(/\w+)*(\.\w+)?"
 )
 
-# A comment, a string (kept), or a raw string (kept): whichever starts first.
+# A comment, a string (kept), or a raw string (kept): whichever starts first. What is never closed reaches to the end of
+# its line or of the text, so that no text takes quadratic time.
 _TEXT = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|R"(?P<tag>[^\s()\\]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""",
-    re.DOTALL,
+    r"""
+      (?P<comment> //[^\n]* | /\*.*?(?:\*/|\Z) )
+    | \b(?:u8|[uUL])?R"(?P<tag>[^\s()\\]{0,16})\(.*?(?:\)(?P=tag)"|\Z)
+    | "(?:\\.|[^"\\\n])*"?
+    | '(?:\\.|[^'\\\n])'
+    """,
+    re.DOTALL | re.VERBOSE,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?P<name>\w+)[ \t]*(?P<rest>[^\n]*)", re.MULTILINE)
 _INCLUDE = re.compile(r'(?:<(?P<angle>[^>\n]+)>|"(?P<quote>[^"\n]+)")[ \t]*')
 _HARMLESS_GCC = re.compile(r"GCC\s+(diagnostic|unroll|ivdep)\b")
-_READS_FILES = re.compile(r"\.incbin\b")
+_READS_FILES = re.compile(r"\.(incbin|include)\b")
 _PRAGMA_OPERATOR = re.compile(r'_Pragma\s*\(\s*L?"(?P<rest>[^"\n]*)"')
 
 # Directives that read other files or falsify positions, and what to say of them.
@@ -73,7 +79,7 @@ def check_source(source: str) -> Rejection | None:
             return _refuse(reason, _line(text, match.start()))
     reading = _READS_FILES.search(text)
     if reading:
-        return _refuse("The assembler directive .incbin is not allowed.", _line(text, reading.start()))
+        return _refuse(f"The assembler directive {reading[0]} is not allowed.", _line(text, reading.start()))
     return None
 
 

@@ -115,7 +115,10 @@ def find_toolchain() -> Toolchain:
     for file, package in _PARTS:
         if not (cuda / file).is_file():
             raise ToolchainError(f"{package} is not installed ({cuda / file} is missing); run {_remedy()}.")
-        versions[package.removeprefix("nvidia-")] = importlib.metadata.version(package)
+        try:
+            versions[package.removeprefix("nvidia-")] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise ToolchainError(f"The package {package} in {cuda} has lost its metadata; run {_remedy()}.") from error
     compiler = host_compiler()
     versions["g++"] = compiler_version(compiler)
     return Toolchain(cuda=cuda, compiler=compiler, versions=versions, sandbox=find_sandbox())

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from ptxbench.core import Artifact, Capabilities, LaunchPlan, Observation, RunOptions, Target
-from ptxbench.simulator import Program, execute, load
+from ptxbench.simulator import Program, execute, load, machine_library
 
 KEPT_PROGRAMS = 8
 """Lowered programs kept for further runs; a judge needs one for each candidate in flight."""
@@ -29,6 +29,10 @@ class SimulatorDevice:
             hazards=True,
             exact_perturbation=True,
         )
+
+    def prepare(self) -> str:
+        """Builds the machine's library if it is not in the cache; returns its path."""
+        return machine_library()._name
 
     def run(
         self, artifact: Artifact, plan: LaunchPlan, buffers: Mapping[str, memoryview], options: RunOptions

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ptxbench.build import find_sandbox, find_toolchain
 from ptxbench.core import CacheError, Progress, PtxbenchError, Record
+from ptxbench.devices import SimulatorDevice
 from ptxbench.native import Cache, host_compiler
 from ptxbench.record import find_recorder
-from ptxbench.simulator import build_machine
 
 
 class Check(Record):
@@ -33,7 +33,7 @@ def diagnose(cache: Cache, progress: Progress) -> tuple[Check, ...]:
         ("sandbox", True, lambda: _confinement()),
         ("cache", True, lambda: _writable(cache)),
         ("recorder", True, lambda: str(find_recorder(find_toolchain(), cache).host)),
-        ("simulator", True, lambda: str(build_machine(cache))),
+        ("simulator", True, lambda: SimulatorDevice().prepare()),
         ("GPU", False, _gpu),
     )
     checks: list[Check] = []

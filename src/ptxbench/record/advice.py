@@ -63,7 +63,7 @@ _RULES = (
         "Write calls of the CUDA runtime directly; driver entry points come from cudaGetDriverEntryPointByVersion.",
     ),
     Rule(
-        r"pthread_create|thrd_create|clone3?|v?fork|exec(veat|[lv]p?e?)|fexecve|posix_spawnp?|system|popen",
+        r"pthread_create|_ZNSt6thread\w+|thrd_create|clone3?|v?fork|exec(veat|[lv]p?e?)|fexecve|posix_spawnp?|system|popen",
         "the launcher cannot start threads or processes",
         _STRAIGHT,
     ),

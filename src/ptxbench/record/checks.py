@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ptxbench.core import Address, Artifact, Block, Buffer, MemsetNode, Node, Outcome
 from ptxbench.record.labels import kernel_label
 from ptxbench.record.launches import check_launch
+from ptxbench.record.linkage import device_variables
 from ptxbench.record.parameters import block_size
 from ptxbench.record.process import Call
 from ptxbench.record.recording import RawKernel
@@ -64,6 +65,18 @@ def check_work(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> None:
             _check_range(node.source, size, buffers, "A copy")
         if node.op == "copy" and isinstance(node.source, Block) and len(node.source.data) != size:
             raise contract_error("A copy is longer than its data.", "Write the copy with the size of its source.")
+
+
+def check_variables(buffers: Iterable[Buffer], cubin: bytes) -> None:
+    """Raises `Refusal` for a variable that the device code does not have in that size."""
+    symbols = [buffer for buffer in buffers if buffer.role == "symbol"]
+    sizes = device_variables(cubin) if symbols else {}
+    for buffer in symbols:
+        if sizes.get(buffer.name) != buffer.bytes:
+            raise launch_error(
+                f"The device code has no variable {buffer.name} of {buffer.bytes} bytes.",
+                "Write a kernel that uses the variable, or leave the copy out.",
+            )
 
 
 def reduced_order(nodes: Sequence[Node]) -> tuple[Node, ...]:

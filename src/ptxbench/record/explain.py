@@ -31,6 +31,11 @@ def unexplained_word(
             f"{what} holds a host address, which means nothing on the device.",
             "Write host data to the device with cudaMemcpyAsync, or pass it by value.",
         )
+    if len(set(words)) == 1:
+        return contract_error(
+            f"{what} is {words[0]:#x}, which is the address of no buffer.",
+            "Write addresses of the arguments, the workspace or an allocation.",
+        )
     if any(place is None for place in places):
         values = ", ".join(f"{word:#x}" for word in words)
         return contract_error(

@@ -18,7 +18,7 @@ from ptxbench.record.refusal import contract_error
 
 # Part of the C and C++ libraries, and yet no business of a launcher.
 _FORBIDDEN = re.compile(
-    r"dl(m?open|v?sym|info|_iterate_phdr)|pthread_create|thrd_create|v?fork|exec[lv]p?e?|fexecve|posix_spawnp?|system|popen|"
+    r"dl(m?open|v?sym|info|_iterate_phdr)|pthread_create|_ZNSt6thread\w+|thrd_create|v?fork|exec[lv]p?e?|fexecve|posix_spawnp?|system|popen|"
     r"socket|ptrace|clone|kill|signal|sigaction|setitimer|alarm|timer_create"
 )
 _LIBRARIES = re.compile(r"lib(c|m|stdc\+\+|gcc_s|pthread|dl|rt)\.so(\.\d+)*|ld-linux-x86-64\.so\.\d+")
@@ -53,6 +53,17 @@ def check_linkage(library: bytes, exports: frozenset[str], launcher: str) -> Non
     for name in needed:
         if not _LIBRARIES.fullmatch(name):
             raise contract_error(f"The host library needs {name}.", "Write no code that needs another library.")
+
+
+def device_variables(cubin: bytes) -> dict[str, int]:
+    """The ``__device__`` and ``__constant__`` variables of a cubin and their sizes in bytes."""
+    table = ELFFile(io.BytesIO(cubin)).get_section_by_name(".symtab")
+    symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+    return {
+        str(symbol.name): int(symbol.entry["st_size"])
+        for symbol in symbols
+        if symbol.entry["st_info"]["type"] == "STT_OBJECT"
+    }
 
 
 class _Symbol(NamedTuple):

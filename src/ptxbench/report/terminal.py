@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.core import FamilyReport, Hazard, Verdict
+from ptxbench.core import FamilyReport, Hazard, OutputReport, Verdict, WorkloadReport
 
 
 def style_of(verdict: Verdict) -> str:
@@ -90,6 +90,11 @@ def verdict_view(verdict: Verdict) -> RenderableType:
     if verdict.instructions.families:
         parts.append(_instruction_table(verdict))
     parts += [_hazard_text(hazard) for hazard in verdict.hazards]
+    gates = verdict.instructions
+    if gates.other_math_share is not None:
+        parts.append(Text(f"other arithmetic: {gates.other_math_share:.1%} of the task's FLOPs"))
+    if gates.perturbation_followed is not None:
+        parts.append(Text(f"blocks that followed the knock-out: {gates.perturbation_followed:.1%}"))
     if verdict.timing:
         timing = verdict.timing
         parts.append(
@@ -102,25 +107,37 @@ def verdict_view(verdict: Verdict) -> RenderableType:
 
 
 def _correctness_table(verdict: Verdict) -> Table:
+    """One row per workload and output: the worst of its replays, or the first that is wrong."""
     table = Table(pad_edge=False)
-    for name in ("sizes", "inputs", "schedule", "output"):
-        table.add_column(name, overflow="fold")
-    for name in ("error", "worst block", "largest"):
+    for name in ("sizes", "tier", "output"):
+        table.add_column(name)
+    for name in ("replays", "error", "worst block", "largest"):
         table.add_column(name, justify="right")
     table.add_column("where", overflow="fold")
-    for workload in verdict.correctness.workloads:
-        for name, output in workload.outputs.items():
-            table.add_row(
-                " ".join(f"{key}={value}" for key, value in workload.sizes.items()),
-                workload.distribution,
-                workload.schedule,
-                name,
-                Text(number(output.rms_ratio), style="green" if output.ok else "red"),
-                number(output.worst_block_ratio),
-                number(output.max_ratio),
-                output.pattern,
-            )
+    for (sizes, tier, name), runs in _by_workload(verdict).items():
+        wrong = [(run, output) for run, output in runs if not output.ok]
+        run, output = wrong[0] if wrong else max(runs, key=lambda pair: pair[1].rms_ratio or 0.0)
+        place = f"{output.pattern} ({run.distribution} inputs, {run.schedule})" if wrong else ""
+        table.add_row(
+            sizes,
+            tier,
+            name,
+            f"{len(runs) - len(wrong)}/{len(runs)} right",
+            Text(number(output.rms_ratio), style="red" if wrong else "green"),
+            number(output.worst_block_ratio),
+            number(output.max_ratio),
+            place,
+        )
     return table
+
+
+def _by_workload(verdict: Verdict) -> dict[tuple[str, str, str], list[tuple[WorkloadReport, OutputReport]]]:
+    groups: dict[tuple[str, str, str], list[tuple[WorkloadReport, OutputReport]]] = {}
+    for run in verdict.correctness.workloads:
+        sizes = " ".join(f"{key}={value}" for key, value in run.sizes.items())
+        for name, output in run.outputs.items():
+            groups.setdefault((sizes, run.tier, name), []).append((run, output))
+    return groups
 
 
 def _instruction_table(verdict: Verdict) -> Table:

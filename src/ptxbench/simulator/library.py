@@ -15,7 +15,7 @@ from ptxbench.core import DeviceError
 from ptxbench.native import build_library
 
 _MACHINE = Path(__file__).with_name("machine")
-_FLAGS = ("-ffp-contract=off", "-fno-math-errno")
+_FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
 _NO_KERNEL = -1
 
 

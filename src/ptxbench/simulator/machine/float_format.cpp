@@ -2,14 +2,6 @@
 
 namespace ptx {
 
-f64 add_to_odd(f64 a, f64 b) {
-  // Knuth's two-sum gives the error of the rounded sum exactly.
-  const f64 sum = a + b, b_part = sum - a, error = (a - (sum - b_part)) + (b - b_part);
-  if (!std::isfinite(sum) || error == 0 || (bits_of(sum) & 1)) return sum;
-  // The even neighbour was chosen: step to the odd one on the side of the exact sum.
-  return std::nextafter(sum, error > 0 ? HUGE_VAL : -HUGE_VAL);
-}
-
 u32 encode(f64 value, const Format& format, i32 rounding, bool saturate) {
   const int width = 1 + format.exponent + format.mantissa;
   const u32 sign = std::signbit(value) ? 1u << (width - 1) : 0;

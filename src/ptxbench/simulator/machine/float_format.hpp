@@ -109,10 +109,29 @@ constexpr Format kE3m2{3, 2, false, 0x1f, 0x1f};
 constexpr Format kE2m3{2, 3, false, 0x1f, 0x1f};
 constexpr Format kE2m1{2, 1, false, 0x7, 0x7};
 
-// The exact sum of two f64 rounded so that a later rounding to a narrower format is right: if the sum is inexact, its
-// last bit is made odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
-// rounding to odd", 2008).
-f64 add_to_odd(f64 a, f64 b);
+// A rounding that a later rounding to a narrower format cannot tell from the exact value: an inexact result gets an odd
+// last bit (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd",
+// 2008). `nearest` is the rounded value, `error` has the sign of what was lost.
+template <class T, class Bits>
+inline T to_odd(T nearest, Bits bits, T error) {
+  const bool inexact = (error > 0) | (error < 0), away = (error > 0) == (nearest > 0);
+  const Bits odd = away | (nearest == 0) ? bits + 1 : bits - 1;
+  return inexact & !(bits & 1) ? std::bit_cast<T>(odd) : nearest;
+}
+
+// a + b; Knuth's two-sum gives the error exactly.
+inline f64 add_to_odd(f64 a, f64 b) {
+  const f64 sum = a + b, b_part = sum - a, error = (a - (sum - b_part)) + (b - b_part);
+  return to_odd(sum, bits_of(sum), error);
+}
+
+inline f32 f32_to_odd(f64 value) {
+  const f32 nearest = f32(value);
+  const f32 error = value > f64(nearest) ? 1.0f : value < f64(nearest) ? -1.0f : 0.0f;
+  // A value that vanished keeps its sign.
+  const u32 bits = bits_of(nearest);
+  return to_odd(nearest, bits, nearest == 0 ? std::fabs(error) : error);
+}
 
 // Rounds to a format; returns its bits with the sign in the format's top bit. `saturate` gives the largest finite value in
 // place of infinity, and for formats without infinity always.

@@ -16,8 +16,7 @@ struct Mul { template <class T> T operator()(T a, T b) const { return narrow<T>(
 struct Fma {
   template <class T>
   T operator()(T a, T b, T c) const {
-    const f64 exact = add_to_odd(f64(to_f32(a)) * f64(to_f32(b)), f64(to_f32(c)));
-    return T{u16(encode(exact, kFormat<T>, kNearest, false))};
+    return narrow<T>(f32_to_odd(add_to_odd(f64(to_f32(a)) * f64(to_f32(b)), f64(to_f32(c)))));
   }
 };
 struct Neg { template <class T> T operator()(T a) const { return T{u16(a.bits ^ 0x8000)}; } };
