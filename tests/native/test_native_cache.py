@@ -117,11 +117,10 @@ def test_a_killed_holder_leaves_neither_lock_nor_half_entry(tmp_path: Path) -> N
         "    (folder / 'half').write_bytes(b'x'); print('building', flush=True); time.sleep(60)\n"
         f"Cache(pathlib.Path(sys.argv[1])).folder('kind', {KEY!r}, make)\n"
     )
-    holder = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"building\n"
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"building\n"
+        holder.send_signal(signal.SIGKILL)
     place = Cache(tmp_path).folder("kind", KEY, _fill)
     assert sorted(path.name for path in place.iterdir()) == [".manifest.json", "sub"]
     assert _entries(tmp_path) == [KEY]
@@ -134,13 +133,11 @@ def test_an_interrupted_process_leaves_nothing(tmp_path: Path) -> None:
         "    (folder / 'half').write_bytes(b'x'); print('building', flush=True); time.sleep(60)\n"
         f"Cache(pathlib.Path(sys.argv[1])).folder('kind', {KEY!r}, make)\n"
     )
-    worker = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert worker.stdout is not None
-    worker.stdout.readline()
-    worker.send_signal(signal.SIGINT)
-    worker.wait(10)
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        worker.send_signal(signal.SIGINT)
     assert _entries(tmp_path) == []
 
 

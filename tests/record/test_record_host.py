@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from record_toy import SIZES, TASK
 
-from ptxbench.core import Artifact, Outcome, Rejection, Target
+from ptxbench.build import Sandbox
+from ptxbench.core import Artifact, LaunchPlan, Outcome, Rejection, SandboxError, Target
+from ptxbench.native import Cache
 from ptxbench.record import Recorder
 
 HEAD = """
@@ -161,6 +165,38 @@ def test_static_code_that_launches(recorder: Recorder, host_only: Host) -> None:
     assert "cudaMemset (work outside of a call of launch)" in rejection.reason
 
 
+def test_managed_variables_are_refused_by_name(recorder: Recorder, host_only: Host) -> None:
+    types = "void **, void **, char *, const char *, int, size_t, int, int"
+    declaration = f'extern "C" void __cudaRegisterManagedVar({types});'
+    code = 'struct Early { Early() { __cudaRegisterManagedVar(0, 0, 0, "counter", 0, 4, 0, 0); } } early;'
+    rejection = _rejection(recorder, host_only(f"{HEAD}{declaration}{code}{LAUNCH}{{ return 0; }}"))
+    assert rejection.outcome is Outcome.CONTRACT_ERROR
+    assert "__managed__ (counter), and managed memory" in rejection.reason
+
+
+def test_the_weak_sandbox_gives_the_same_answers(recorder: Recorder, build: Host, tmp_path: Path) -> None:
+    weak = replace(recorder, sandbox=Sandbox("weak"), cache=Cache(tmp_path))
+    artifact = build("honest")
+    plan = weak.record(artifact, TASK, SIZES)
+    assert isinstance(plan, LaunchPlan)
+    assert plan == recorder.record(artifact, TASK, SIZES)
+
+
+def test_limits_of_the_machine_are_not_cached(recorder: Recorder, build: Host, tmp_path: Path) -> None:
+    fresh = replace(recorder, cache=Cache(tmp_path))
+    for _ in range(2):
+        result = fresh.record(build("refused"), TASK, SIZES, launcher="loops", time_limit_s=0.2)
+        assert isinstance(result, Rejection)
+        assert result.outcome is Outcome.TIMEOUT
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def test_a_host_program_that_does_not_start_is_no_verdict(recorder: Recorder, build: Host, tmp_path: Path) -> None:
+    broken = replace(recorder, host=Path("/usr/bin/false"), cache=Cache(tmp_path))
+    with pytest.raises(SandboxError, match="did not start"):
+        broken.record(build("honest"), TASK, SIZES)
+
+
 def test_harmless_static_code_and_output_do_not_disturb(recorder: Recorder, host_only: Host) -> None:
     code = """
     #include <stdio.h>
@@ -257,3 +293,9 @@ def test_replaced_map_address_is_checked(recorder: Recorder, host_only: Host) ->
     replace = "return cuTensorMapReplaceAddress(&map, (char *)C + 60000);"
     rejection = _rejection(recorder, host_only(f"{HEAD}{LAUNCH}{{ {MAP} {encode} {replace} }}"))
     assert re.search("tensor map 1 .on C, .*to byte 76384 of a buffer of 65536", rejection.reason), rejection.reason
+
+
+def test_a_map_encoded_before_the_first_call_is_checked_too(recorder: Recorder, host_only: Host) -> None:
+    encode = ENCODE.replace("PIXELS", "128").replace(" A,", " nullptr,")
+    code = f"struct Early {{ Early() {{ {MAP} {encode} }} }} early;"
+    assert "does not begin in" in _rejection(recorder, host_only(f"{HEAD}{code}{LAUNCH}{{ return 0; }}")).reason

@@ -179,6 +179,10 @@ def test_waiting_on_the_host_orders_streams(record: Record) -> None:
     assert [node.after for node in _plan(record, "host_waits").nodes] == [(), (0,)]
 
 
+def test_waiting_after_every_launch_gives_a_chain(record: Record) -> None:
+    assert [node.after for node in _plan(record, "waits_after_each").nodes] == [(), (0,), (1,), (2,), (3,), (4,)]
+
+
 def test_driver_api_launch(record: Record) -> None:
     (node,) = _kernels(_plan(record, "driver_launch"))
     assert node.grid == (1, 2, 3)

@@ -1,4 +1,4 @@
-"""PTX of our own CUDA sources, made by the toolchain's nvcc, and ptxas for PTX text. No sandbox: the sources are ours."""
+"""PTX of our own CUDA sources by the toolchain's nvcc, and ptxas for PTX text. No sandbox: the sources are ours."""
 
 from __future__ import annotations
 

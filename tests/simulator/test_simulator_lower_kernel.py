@@ -209,3 +209,8 @@ def test_only_the_named_kernels_must_be_supported() -> None:
         lower_text(text, "bad")
     with pytest.raises(UnsupportedError, match="no kernel other"):
         lower_text(text, "other")
+
+
+def test_directives_that_are_not_numbers_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="maxntid at PTX line 4"):
+        lower_text(".entry k() .maxntid many { ret; }")

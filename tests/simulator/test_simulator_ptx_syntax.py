@@ -6,7 +6,7 @@ import struct
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxbench.simulator import ptx
@@ -75,11 +75,16 @@ def test_operands(text: str, operand: ptx.Operand) -> None:
     assert operands_of(text) == (operand,)
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1))
 def test_constant_expressions_agree_with_python(a: int, b: int) -> None:
-    assert operands_of(f"({a}) ^ (({b}) & 255), ({a}) < ({b})") == (ptx.Immediate(a ^ (b & 255)), ptx.Immediate(int(a < b)))
+    assert operands_of(f"({a}) ^ (({b}) & 255), ({a}) < ({b})") == (
+        ptx.Immediate(a ^ (b & 255)),
+        ptx.Immediate(int(a < b)),
+    )
 
 
+@settings(deadline=None)
 @given(st.floats(width=64, allow_nan=False, allow_infinity=False))
 def test_decimal_floats_are_f64_patterns(value: float) -> None:
     (operand,) = operands_of(f"{value:.20e}")
@@ -115,7 +120,9 @@ def test_locations() -> None:
 
 
 def test_variables_with_initialisers() -> None:
-    module = ptx.parse(HEADER + ".visible .global .align 4 .b8 table[2][3] = {{1, 2, 3}, {4}};\n.const .f32 c = 0f3F800000;\n")
+    module = ptx.parse(
+        HEADER + ".visible .global .align 4 .b8 table[2][3] = {{1, 2, 3}, {4}};\n.const .f32 c = 0f3F800000;\n"
+    )
     assert module.items == (
         ptx.Variable(
             "global", "b8", "table", 4, 1, (2, 3),
@@ -189,12 +196,13 @@ def test_errors_name_the_line(text: str, line: int) -> None:
     ],
 )
 def test_hostile_text_ends_quickly_with_a_syntax_error(body: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ptx.PtxSyntaxError):
         ptx.parse(kernel(body))
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="add.u32 %r1,[]{}()|!@;:.loc\n/*\"'0x9-+<>_$", max_size=60))
 def test_arbitrary_text_is_parsed_or_refused(body: str) -> None:
     try:

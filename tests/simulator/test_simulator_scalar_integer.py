@@ -10,7 +10,30 @@ from simulator_scalar import evaluate
 
 RANDOM = np.random.default_rng(7)
 COUNT = 512
-EDGES = [0, 1, -1, 2, -2, 3, 7, 8, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0x7FFFFFFF, -0x80000000, 2**63 - 1, -(2**63)]
+EDGES = [
+    0,
+    1,
+    -1,
+    2,
+    -2,
+    3,
+    7,
+    8,
+    31,
+    32,
+    33,
+    63,
+    64,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0x8000,
+    0x7FFFFFFF,
+    -0x80000000,
+    2**63 - 1,
+    -(2**63),
+]
 
 
 def sample(bits: int, seed: int) -> np.ndarray:
@@ -35,9 +58,14 @@ def check(text: str, reference: Callable[..., int], *bits: int, result: int, is_
     convert = signed if is_signed else (lambda value, width: value)
     rows = zip(*(array.tolist() for array in inputs), strict=True)
     expected = [
-        reference(*(convert(value, width) for value, width in zip(row, bits, strict=True))) & (2**result - 1) for row in rows
+        reference(*(convert(value, width) for value, width in zip(row, bits, strict=True))) & (2**result - 1)
+        for row in rows
     ]
-    wrong = [(row, hex(e), hex(g)) for row, e, g in zip(zip(*inputs, strict=True), expected, got.tolist(), strict=True) if e != g]
+    wrong = [
+        (row, hex(e), hex(g))
+        for row, e, g in zip(zip(*inputs, strict=True), expected, got.tolist(), strict=True)
+        if e != g
+    ]
     assert not wrong, f"{len(wrong)} wrong, first {wrong[0]}"
 
 
@@ -83,7 +111,9 @@ def test_arithmetic(bits: int, kind: str) -> None:
 def test_saturation() -> None:
     check("add.sat.s32 d, a, b;", lambda a, b: clamp(a + b), 32, 32, result=32, is_signed=True)
     check("sub.sat.s32 d, a, b;", lambda a, b: clamp(a - b), 32, 32, result=32, is_signed=True)
-    check("mad.hi.sat.s32 d, a, b, c;", lambda a, b, c: clamp(((a * b) >> 32) + c), 32, 32, 32, result=32, is_signed=True)
+    check(
+        "mad.hi.sat.s32 d, a, b, c;", lambda a, b, c: clamp(((a * b) >> 32) + c), 32, 32, 32, result=32, is_signed=True
+    )
     check("max.relu.s32 d, a, b;", lambda a, b: max(a, b, 0), 32, 32, result=32, is_signed=True)
 
 
@@ -101,7 +131,12 @@ def test_carry_chains(bits: int) -> None:
     carry = lambda value: value >> bits & 1  # noqa: E731
     for extra in ("", ".cc"):
         check(
-            f"add.cc.{t} d, a, b; addc{extra}.{t} d, c, 0;", lambda a, b, c: c + carry(a + b), bits, bits, bits, result=bits
+            f"add.cc.{t} d, a, b; addc{extra}.{t} d, c, 0;",
+            lambda a, b, c: c + carry(a + b),
+            bits,
+            bits,
+            bits,
+            result=bits,
         )
     check(f"sub.cc.{t} d, a, b; subc.{t} d, c, 0;", lambda a, b, c: c - (a < b), bits, bits, bits, result=bits)
     check(
@@ -113,7 +148,12 @@ def test_carry_chains(bits: int) -> None:
         lambda a, b, c: a + c + carry(a + b) >> bits, bits, bits, bits, result=bits,
     )  # fmt: skip
     check(
-        f"mad.lo.cc.{t} d, a, b, c; madc.hi.{t} d, a, b, 0;", lambda a, b, c: (a * b + c) >> bits, bits, bits, bits, result=bits
+        f"mad.lo.cc.{t} d, a, b, c; madc.hi.{t} d, a, b, 0;",
+        lambda a, b, c: (a * b + c) >> bits,
+        bits,
+        bits,
+        bits,
+        result=bits,
     )
 
 
@@ -162,9 +202,7 @@ def test_counts(bits: int) -> None:
     check(f"bfind.u{bits} d, a;", lambda a: a.bit_length() - 1, bits, result=32)
     magnitude = lambda a: (~a if a < 0 else a).bit_length()  # noqa: E731
     check(f"bfind.s{bits} d, a;", lambda a: magnitude(a) - 1, bits, result=32, is_signed=True)
-    check(
-        f"bfind.shiftamt.u{bits} d, a;", lambda a: bits - a.bit_length() if a else -1, bits, result=32
-    )
+    check(f"bfind.shiftamt.u{bits} d, a;", lambda a: bits - a.bit_length() if a else -1, bits, result=32)
 
 
 def test_permutations() -> None:
@@ -173,7 +211,14 @@ def test_permutations() -> None:
         picked = [(0xFF if data[s & 7] >> 7 else 0) if s & 8 else data[s & 7] for s in select]
         return int.from_bytes(bytes(picked), "little")
 
-    check("prmt.b32 d, a, b, c;", lambda a, b, c: permute(a, b, [c >> 4 * i & 15 for i in range(4)]), 32, 32, 32, result=32)
+    check(
+        "prmt.b32 d, a, b, c;",
+        lambda a, b, c: permute(a, b, [c >> 4 * i & 15 for i in range(4)]),
+        32,
+        32,
+        32,
+        result=32,
+    )
     # The rows of the PTX manual's table: selectors of byte 3 .. byte 0 for c = 0, 1, 2, 3.
     for mode, rows in {
         "f4e": ["3210", "4321", "5432", "6543"], "b4e": ["5670", "6701", "7012", "0123"],
@@ -206,6 +251,7 @@ def test_dot_products() -> None:
 
     for a_kind in "us":
         for b_kind in "us":
+
             def four(a: int, b: int, c: int, x: bool = a_kind == "s", y: bool = b_kind == "s") -> int:
                 return c + sum(p * q for p, q in zip(parts(a, 8, 4, sign=x), parts(b, 8, 4, sign=y), strict=True))
 

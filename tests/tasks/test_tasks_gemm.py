@@ -50,7 +50,7 @@ def test_perturbed_answers_are_scaled(gemm: Task, workload: Workload) -> None:
     perturbed = problem.perturbed(1.5)
     assert np.array_equal(perturbed.truth["C"], 1.5 * problem.truth["C"])
     assert np.allclose(perturbed.noise["C"], 1.5 * problem.noise["C"])
-    assert perturbed.inputs is problem.inputs and perturbed.product_scale == 1.5
+    assert perturbed.inputs == problem.inputs and perturbed.product_scale == 1.5
 
 
 def test_slices_add_up_to_the_product(gemm: Task, workload: Workload) -> None:

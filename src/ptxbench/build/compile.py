@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ptxbench import core
 from ptxbench.build.contract import CHECK, SOURCE, contract_violation, linkage_violation, unit_source
 from ptxbench.build.cubin import exported_functions, kernel_facts
 from ptxbench.build.debug_line import without_file_times
@@ -87,11 +88,11 @@ class _Compilation:
     progress: Progress | None
 
     def key(self) -> str:
-        """What the result depends on: source, target, interface, headers, tools, confinement, and this room's code."""
+        """What the result depends on: source, target, interface, headers, tools, confinement, this room's code and the records'."""
         parts = (
             self.candidate.digest, hashlib.sha256(self.candidate.source.encode()).hexdigest(), self.candidate.target,
             unit_source(self.task), _tree_digest(self.include), sorted(self.toolchain.versions.items()),
-            self.toolchain.sandbox.level, _tree_digest(Path(__file__).parent),
+            self.toolchain.sandbox.level, _tree_digest(Path(__file__).parent), _tree_digest(Path(core.__file__).parent),
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -14,6 +14,7 @@ import platform
 import resource
 import shlex
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -75,11 +76,15 @@ class Completed:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How programs are confined on this machine; ``why`` says in one sentence what is missing at the weak level."""
+    """How programs are confined on this machine; ``why`` says in one sentence what is missing at the weak level.
+
+    Setting ``stop`` ends the programs that run, in whatever thread, and every later one, with `Cancelled`.
+    """
 
     level: Level
     why: str = ""
     bwrap: Path | None = None
+    stop: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def seen(self, mount: Mount) -> str:
         """The path under which a program sees a mount: the weak level cannot move anything."""
@@ -129,7 +134,7 @@ class Sandbox:
             sign = started.stream(1)
             code, cause = watch(
                 process, [sign, *texts, *strict], seconds=limits.seconds, memory=limits.memory,
-                processes=limits.processes + _OWN_PROCESSES,
+                processes=limits.processes + _OWN_PROCESSES, stop=self.stop,
             )
         stdout, stderr = (bytes(text.data[: limits.text]) for text in texts)
         if cause in ("exited", "signal") and not sign.data:

@@ -6,12 +6,15 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
+
+from ptxbench.core import Cancelled
 
 Cause = Literal["exited", "signal", "time", "memory", "processes", "output"]
 
@@ -44,15 +47,17 @@ class Stream:
 
 
 def watch(
-    process: subprocess.Popen[bytes], streams: Sequence[Stream], *, seconds: float, memory: int, processes: int
+    process: subprocess.Popen[bytes], streams: Sequence[Stream], *, seconds: float, memory: int, processes: int,
+    stop: threading.Event,
 ) -> tuple[int, Cause]:
     """Waits until ``process`` ends or must be ended, reading ``streams`` all the while.
 
     The process leads a session of its own; when it is gone, what is left of its group is killed. Returns its return
-    code (128 + number for a signal) and why it ended. An interrupt kills the tree and passes on.
+    code (128 + number for a signal) and why it ended. An interrupt kills the tree and passes on; once ``stop`` is set,
+    the tree is killed and `Cancelled` raised.
     """
     try:
-        cause = _until_end(process, streams, time.monotonic() + seconds, memory, processes)
+        cause = _until_end(process, streams, time.monotonic() + seconds, memory, processes, stop)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -64,7 +69,8 @@ def watch(
 
 
 def _until_end(
-    process: subprocess.Popen[bytes], streams: Sequence[Stream], deadline: float, memory: int, processes: int
+    process: subprocess.Popen[bytes], streams: Sequence[Stream], deadline: float, memory: int, processes: int,
+    stop: threading.Event,
 ) -> Cause:
     ended = os.pidfd_open(process.pid)
     open_streams = len(streams)
@@ -76,6 +82,8 @@ def _until_end(
                 selector.register(stream.reader, selectors.EVENT_READ, stream)
             while True:
                 events = selector.select(_TICK)
+                if stop.is_set():
+                    raise Cancelled("The program in the sandbox was called off.")
                 for key, _ in events:
                     if isinstance(key.data, Stream) and not key.data.read():
                         selector.unregister(key.fileobj)

@@ -12,6 +12,7 @@ from ptxbench.core.artifact import (
 )
 from ptxbench.core.errors import (
     CacheError,
+    Cancelled,
     DeviceError,
     InfrastructureError,
     PtxbenchError,
@@ -40,7 +41,7 @@ from ptxbench.core.plan import (
 from ptxbench.core.protocols import Capabilities, Device, Evaluator, Progress
 from ptxbench.core.record import Record
 from ptxbench.core.targets import DataSheet, Target
-from ptxbench.core.task import BYTES_PER_ELEMENT, C_TYPES, Argument, Dtype, Task, Tier, Workload
+from ptxbench.core.task import BYTES_PER_ELEMENT, C_TYPES, Argument, Dtype, Suite, Task, Tier, Workload
 from ptxbench.core.verdict import (
     FAULT_OUTCOMES,
     CorrectnessReport,
@@ -66,6 +67,7 @@ __all__ = [
     "Block",
     "Buffer",
     "CacheError",
+    "Cancelled",
     "Candidate",
     "Capabilities",
     "CopyNode",
@@ -108,6 +110,7 @@ __all__ = [
     "Schedule",
     "SiteCount",
     "SourceFrame",
+    "Suite",
     "Target",
     "Task",
     "TensorMap",

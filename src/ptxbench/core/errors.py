@@ -39,5 +39,9 @@ class DeviceError(InfrastructureError):
     """The device is absent, was lost, or returned nothing where a measurement was expected."""
 
 
+class Cancelled(InfrastructureError):
+    """The work was called off before it ended: an interrupt, or a shutdown."""
+
+
 class UnsupportedError(DeviceError):
     """The simulator does not implement an instruction or modifier; the message names it."""

@@ -8,6 +8,7 @@ from ptxbench.core.record import Record
 
 Dtype = Literal["bf16", "f16", "f32"]
 Tier = Literal["core", "small", "heldout"]
+Suite = Literal["core", "extended", "training"]
 
 BYTES_PER_ELEMENT: dict[str, int] = {"bf16": 2, "f16": 2, "f32": 4}
 C_TYPES: dict[str, str] = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float"}
@@ -46,7 +47,9 @@ class Task(Record):
     """One row of the suite.
 
     ``operation`` names the reference mathematics (``gemm``, ``attention_forward``, ...), ``options`` its flags
-    (``causal``). ``size_rules`` maps a size to the number it must be a multiple of, as stated to the model.
+    (``causal``). ``size_rules`` maps a size to the number it must be a multiple of and ``fixed_sizes`` one to its only
+    value, as stated to the model. ``suite`` tells the published tasks (``core``) from those with relaxed rules
+    (``extended``) and from those that serve as training material and are never evaluated by default (``training``).
     ``matrix_dtype`` is the operand type whose matrix products count as the task's work; ``distributions`` names input
     distributions.
     """
@@ -54,10 +57,12 @@ class Task(Record):
     schema_version: Literal[1] = 1
     name: str
     title: str
+    suite: Suite = "core"
     operation: str
     options: dict[str, bool] = {}
     sizes: tuple[str, ...]
     size_rules: dict[str, int]
+    fixed_sizes: dict[str, int] = {}
     arguments: tuple[Argument, ...]
     workloads: tuple[Workload, ...]
     matrix_dtype: Dtype = "bf16"

@@ -16,7 +16,7 @@ from ptxbench.tasks import Problem, Tensor, make_problem
 
 @dataclass(frozen=True)
 class Replay:
-    """One trial done: the problem it solved, what the device saw, and the output tensors by name."""
+    """One trial done: the problem it solved (the perturbed one in a knock-out run), what the device saw, the outputs."""
 
     trial: Trial
     problem: Problem
@@ -31,7 +31,10 @@ def replay_all(
     problems = draw_problems(task, trials)
 
     def run(trial: Trial) -> Replay:
-        return replay(device, artifact, plans[trial.plan], trial, problems[trial.inputs])
+        problem = problems[trial.inputs]
+        if trial.perturbation != 1.0:
+            problem = problem.perturbed(trial.perturbation)
+        return replay(device, artifact, plans[trial.plan], trial, problem)
 
     replays: list[Replay] = []
     with ThreadPoolExecutor(threads) as pool:
@@ -72,9 +75,7 @@ def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> 
     runs = tuple(judge_run(r.problem, r.observation, r.outputs) for r in plain)
     if counted is None:
         return replace(evidence, runs=runs)
-    followed = (
-        judge_perturbation(knocked.problem.perturbed(knocked.trial.perturbation), knocked.outputs) if knocked else None
-    )
+    followed = judge_perturbation(knocked.problem, knocked.outputs) if knocked else None
     report = judge_instructions(
         evidence.task,
         evidence.candidate,

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import platformdirs
 
-from ptxbench.core import CacheError
+from ptxbench.core import CacheError, Cancelled
 
 _MANIFEST = ".manifest.json"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
@@ -41,6 +42,8 @@ _STORAGE_ERRNOS = {
     errno.ENOENT: "no such folder can be made",
 }
 
+_POLL_S = 0.05
+
 
 def default_cache_root() -> Path:
     """``$PTXBENCH_CACHE`` if set and not empty, else the user's cache folder."""
@@ -49,10 +52,14 @@ def default_cache_root() -> Path:
 
 
 class Cache:
-    """Finished folders by kind and key, safe for any number of processes and threads on one machine."""
+    """Finished folders by kind and key, safe for any number of processes and threads on one machine.
 
-    def __init__(self, root: Path | None = None) -> None:
+    Setting ``stop`` ends the waiting for entries that others build, with `Cancelled`.
+    """
+
+    def __init__(self, root: Path | None = None, stop: threading.Event | None = None) -> None:
         self.root = (root or default_cache_root()).absolute()
+        self.stop = stop or threading.Event()
 
     def folder(self, kind: str, key: str, make: Callable[[Path], None]) -> Path:
         """The finished folder of ``key``, built by ``make`` if it is absent or damaged.
@@ -72,7 +79,7 @@ class Cache:
             if _intact(place):
                 return place
             place.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(place.parent / f".{key}.lock"):
+            with _locked(place.parent / f".{key}.lock", self.stop):
                 # Another process may have finished it while this one waited.
                 if not _intact(place):
                     _build(place, make)
@@ -158,11 +165,22 @@ def _fsync(path: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
+def _locked(path: Path, stop: threading.Event) -> Generator[None]:
     """An exclusive flock, which the kernel releases when its holder dies. The file stays: removing it would race."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Waiting in the kernel could not be called off from another thread.
+        while not _taken(descriptor):
+            if stop.wait(_POLL_S):
+                raise Cancelled(f"Waiting for another process to finish {path.parent} was called off.")
         yield
     finally:
         os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

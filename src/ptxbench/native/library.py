@@ -9,13 +9,18 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
-from ptxbench.core import ToolchainError
+from ptxbench.core import Cancelled, ToolchainError
 from ptxbench.native.cache import Cache
+
+_POLL_S = 0.05
 
 # Later flags win, so a caller may override any of these.
 BASE_FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-Wall", "-Wextra")
@@ -50,7 +55,7 @@ def build_library(
     def make(folder: Path) -> None:
         objects = _compile(compiler, sources, compile_flags, folder)
         mode = () if executable else ("-shared",)
-        _run([str(compiler), *mode, "-o", output, *objects, *link], folder, f"link {output}")
+        _run([str(compiler), *mode, "-o", output, *objects, *link], folder, f"link {output}", threading.Event())
         for scratch in objects:
             (folder / scratch).unlink()
 
@@ -111,28 +116,49 @@ def _chunks(parts: Sequence[str], files: Sequence[Path]) -> Iterator[bytes]:
 
 
 def _compile(compiler: Path, sources: Sequence[Path], flags: Sequence[str], folder: Path) -> list[str]:
+    stop = threading.Event()
+
     def one(job: tuple[int, Path]) -> str:
         number, source = job
         target = f"{number:03}-{source.stem}.o"
-        _run([str(compiler), *flags, "-c", str(source.absolute()), "-o", target], folder, f"compile {source.name}")
+        command = [str(compiler), *flags, "-c", str(source.absolute()), "-o", target]
+        _run(command, folder, f"compile {source.name}", stop)
         return target
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
             return list(pool.map(one, enumerate(sources)))
         except BaseException:
+            stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
-def _run(command: Sequence[str], folder: Path, what: str) -> None:
+def _run(command: Sequence[str], folder: Path, what: str, stop: threading.Event) -> None:
+    """Runs one tool; an interrupt, or ``stop`` set by another thread, kills it with everything that it started."""
     environment = scrubbed_environment() | {"TMPDIR": str(folder)}
-    done = subprocess.run(
-        list(command), cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    if done.returncode == 0:
+    with subprocess.Popen(
+        list(command), cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            stderr = _until_end(process, stop)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode == 0:
         return
-    text = done.stderr.decode(errors="replace")
+    text = stderr.decode(errors="replace")
     first = next((line for line in text.splitlines() if "error" in line.lower()), text.strip()[:400])
     remedy = "free space there, or set PTXBENCH_CACHE" if "No space left" in text else "g++ 12 or newer is needed"
     raise ToolchainError(f"g++ could not {what} in {folder.parent}: {first} ({remedy}).")
+
+
+def _until_end(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
+    while True:
+        try:
+            return process.communicate(timeout=_POLL_S)[1]
+        except subprocess.TimeoutExpired:
+            if stop.is_set():
+                raise Cancelled("The build was called off.") from None

@@ -15,8 +15,8 @@ from ptxbench.record.refusal import Refusal, contract_error, launch_error
 from ptxbench.record.tensor_maps import check_map
 
 
-def check_call(artifact: Artifact, call: Call, call_in_process: int) -> None:
-    """Raises `Refusal` unless the call is something that the target could do. ``call_in_process`` counts from 1."""
+def check_call(artifact: Artifact, call: Call) -> None:
+    """Raises `Refusal` unless the call is something that the target could do."""
     returned = call.returned
     sheet = artifact.target.sheet
     held = returned.workspace + sum(raw.bytes for raw in returned.allocations)
@@ -38,8 +38,7 @@ def check_call(artifact: Artifact, call: Call, call_in_process: int) -> None:
                 )
             check_launch(node, facts, sheet)
     for number, raw in enumerate(returned.maps):
-        if raw.call == call_in_process:
-            check_map(raw, call.addresses.find(raw.base), number)
+        check_map(raw, call.addresses.find(raw.base), number)
     _check_joined(call)
 
 

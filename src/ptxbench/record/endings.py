@@ -43,8 +43,7 @@ def check_end(completed: Completed, lines: Sequence[Line], seconds: float) -> No
                 pass
     mark = next((line.event for line in reversed(lines) if isinstance(line, Mark)), "loading")
     if mark == "loading":
-        how = "blocks" if completed.cause == "time" else "ends"
-        raise contract_error(f"Static code of the source {how} the process before launch is called.", _NO_STATICS)
+        raise _ended_in_static_code(completed)
     if mark != "done":
         raise _limit(completed, seconds) or _ended_in_launch(completed, lines)
 
@@ -55,7 +54,7 @@ def check_return(returned: Returned, errors: Sequence[RawError]) -> None:
         last = f"; {errors[-1].api} had failed: {errors[-1].why}" if errors else ""
         raise launch_error(
             f"launch returned {returned.code} ({returned.code_name}){last}.",
-            "Write launch so that it returns 0 on success.",
+            "Write the call that failed within what the device allows." if errors else "Write `return 0;` for success.",
         )
     for error in errors:
         if error.api.startswith(_WORK):
@@ -77,12 +76,21 @@ def _refused(line: Refused) -> Refusal:
     return contract_error(f"The launcher uses {line.subject}{detail}, and {rule}.", advice)
 
 
+def _ended_in_static_code(completed: Completed) -> Refusal:
+    by_itself = completed.cause in ("exited", "signal")
+    how = "blocks" if completed.cause == "time" else "ends"
+    reason = f"Static code of the source {how} the process before launch is called."
+    return Refusal(Outcome.CONTRACT_ERROR, reason, _NO_STATICS, repeats=by_itself)
+
+
 def _limit(completed: Completed, seconds: float) -> Refusal | None:
     match completed.cause:
         case "time":
-            return Refusal(Outcome.TIMEOUT, f"launch did not return within {seconds:g} s on the host.", _STRAIGHT)
+            reason = f"launch did not return within {seconds:g} s on the host."
+            return Refusal(Outcome.TIMEOUT, reason, _STRAIGHT, repeats=False)
         case "memory":
-            return contract_error(f"launch uses more than {HOST_MEMORY_BYTES >> 20} MiB of host memory.", _STRAIGHT)
+            reason = f"launch uses more than {HOST_MEMORY_BYTES >> 20} MiB of host memory."
+            return Refusal(Outcome.CONTRACT_ERROR, reason, _STRAIGHT, repeats=False)
         case "output":
             return contract_error(
                 f"The recording is longer than {MAX_LINE_BYTES >> 20} MiB.", "Write fewer and smaller launches."

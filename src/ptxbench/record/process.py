@@ -54,8 +54,12 @@ def run_process(
         stdin=_request(job, process, calls), channel=True,
         limits=Limits(seconds=seconds, memory=HOST_MEMORY_BYTES, disk=1 << 26, output=MAX_LINE_BYTES, processes=1),
     )
-    if completed.cause == "exited" and completed.returncode in (2, 4) and not completed.channel:
-        raise SandboxError(f"The recorder's host program {host} could not start (exit code {completed.returncode}).")
+    # The host program reports that it begins to load before anything of the candidate runs.
+    if not completed.channel:
+        first = completed.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise SandboxError(
+            f"The recorder's host program {host} did not start ({completed.cause}, {completed.returncode}): {first}."
+        )
     lines = parse_recording(completed.channel)
     if lines is None:
         raise forged()

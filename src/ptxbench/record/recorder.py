@@ -11,8 +11,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from ptxbench import core
 from ptxbench.build import Sandbox, Toolchain
-from ptxbench.core import Artifact, Buffer, LaunchPlan, Node, Outcome, Rejection, Task, Workload
+from ptxbench.core import Artifact, Buffer, LaunchPlan, Node, Rejection, Task, Workload
 from ptxbench.native import Cache, build_library
 from ptxbench.record.checks import check_call, check_variables, check_work, reduced_order
 from ptxbench.record.linkage import check_linkage, exported_symbols
@@ -26,6 +27,7 @@ from ptxbench.record.unify import CANONICAL, Unifier
 _RUNTIME = Path(__file__).with_name("runtime")
 # Calls by process: two in the first, one on other addresses in a fresh one.
 _PROCESSES = ((0, 1), (2,))
+_FILE = "result.json"
 _RESULT: TypeAdapter[LaunchPlan | Rejection] = TypeAdapter(LaunchPlan | Rejection)
 
 
@@ -49,40 +51,39 @@ class Recorder:
         sizes: Mapping[str, int],
         *,
         launcher: str = "launch",
-        time_limit_s: float = 5.0,
+        time_limit_s: float = 10.0,
     ) -> LaunchPlan | Rejection:
         """The plan of one call of ``launcher`` at ``sizes``, or why the candidate is refused.
 
-        ``time_limit_s`` is wall time of a whole host process. Plans and rejections are cached, apart from those that a
-        limit of this machine caused. Raises `SandboxError` if the sandbox or the host program does not work.
+        ``time_limit_s`` is wall time of a whole host process. Plans and rejections are cached, apart from rejections
+        that a limit of this machine caused. Raises `SandboxError` if the sandbox or the host program does not work.
         """
         job = Job(artifact, task, dict(sizes), launcher)
-        result: list[LaunchPlan | Rejection] = []
 
         def make(folder: Path) -> None:
-            result.append(self._recorded(job, time_limit_s))
-            if isinstance(result[0], Rejection) and result[0].outcome is Outcome.TIMEOUT:
-                raise _NotKeptError
-            (folder / "result.json").write_bytes(_RESULT.dump_json(result[0]))
+            try:
+                result: LaunchPlan | Rejection = self._plan(job, time_limit_s)
+            except Refusal as refusal:
+                if not refusal.repeats:
+                    raise
+                result = refusal.rejection
+            (folder / _FILE).write_bytes(_RESULT.dump_json(result))
 
         try:
             folder = self.cache.folder("plans", self._key(job), make)
-        except _NotKeptError:
-            return result[0]
-        return result[0] if result else _RESULT.validate_json((folder / "result.json").read_bytes())
+        except Refusal as refusal:
+            return refusal.rejection
+        return _RESULT.validate_json((folder / _FILE).read_bytes())
 
     def record_all(
-        self, artifact: Artifact, task: Task, workloads: Iterable[Workload], *, time_limit_s: float = 5.0
+        self, artifact: Artifact, task: Task, workloads: Iterable[Workload], *, time_limit_s: float = 10.0
     ) -> list[LaunchPlan | Rejection]:
         """`record` for every workload, in order."""
         return [self.record(artifact, task, workload.sizes, time_limit_s=time_limit_s) for workload in workloads]
 
-    def _recorded(self, job: Job, seconds: float) -> LaunchPlan | Rejection:
-        try:
-            check_linkage(job.artifact.host_library, self.exports, job.launcher)
-            return _plan(job, self._calls(job, seconds))
-        except Refusal as refusal:
-            return refusal.rejection
+    def _plan(self, job: Job, seconds: float) -> LaunchPlan:
+        check_linkage(job.artifact.host_library, self.exports, job.launcher)
+        return _plan(job, self._calls(job, seconds))
 
     def _calls(self, job: Job, seconds: float) -> tuple[Call, ...]:
         """Both processes at once; a refusal of the first counts before one of the second."""
@@ -124,22 +125,18 @@ def record(
 
 
 def _code_digest() -> str:
-    """Changes whenever this room does, so that no cached plan outlives the code that made it."""
+    """Changes whenever this room or the records do, so that no cached plan outlives the code that made it."""
     digest = hashlib.sha256()
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *_RUNTIME.iterdir()]):
+    rooms = (Path(__file__).parent, Path(core.__file__).parent)
+    for path in sorted([*(path for room in rooms for path in room.glob("*.py")), *_RUNTIME.iterdir()]):
         digest.update(f"{path.name} {path.stat().st_size} ".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-class _NotKeptError(Exception):
-    """Leaves the cache without an entry: the result would not repeat on another machine."""
-
-
 def _plan(job: Job, calls: tuple[Call, ...]) -> LaunchPlan:
-    for position, call in enumerate(calls):
-        in_process = 1 + sum(earlier.process == call.process for earlier in calls[:position])
-        check_call(job.artifact, call, in_process)
+    for call in calls:
+        check_call(job.artifact, call)
     check_structure(calls)
     if len({call.returned.workspace for call in calls}) > 1:
         raise contract_error(

@@ -74,7 +74,7 @@ RawNode = Annotated[RawKernel | RawMemset | RawCopy, Field(discriminator="op")]
 
 
 class RawMap(_Raw):
-    """A tensor map, enumerations as the driver API's numbers. ``call`` encoded it, counted from 1 in its process."""
+    """A tensor map of the process, from this call or an earlier one; enumerations as the driver API's numbers."""
 
     mode: Literal["tiled", "im2col"]
     dtype: U32
@@ -89,7 +89,6 @@ class RawMap(_Raw):
     l2_promotion: U32
     oob_fill: U32
     base: U64
-    call: U32
 
 
 class RawError(_Raw):

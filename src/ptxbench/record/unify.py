@@ -159,7 +159,7 @@ class Unifier:
                     "Write the map with cuTensorMapEncodeTiled and copy it whole.",
                 )
             maps.append(call.returned.maps[number])
-        shapes = [m.model_copy(update={"base": 0, "call": 0}) for m in maps]
+        shapes = [m.model_copy(update={"base": 0}) for m in maps]
         if any(shape != shapes[CANONICAL] for shape in shapes):
             raise unequal_maps(where(at, _MAP_BYTES), shapes)
         places = [call.addresses.find(m.base) for call, m in zip(self._calls, maps, strict=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,13 @@ class LoadedModule:
 
 
 class MachineRun:
-    """A run's context: mapped memory, counts and hazards. Host bytes that are mapped must outlive it."""
+    """A run's context: mapped memory, counts and hazards. Host bytes that are mapped must outlive it.
 
-    def __init__(self, module: LoadedModule, options: MachineOptions) -> None:
+    ``stop`` is for whoever waits for a launch: once it is set, the run is to be cancelled.
+    """
+
+    def __init__(self, module: LoadedModule, options: MachineOptions, stop: threading.Event | None = None) -> None:
+        self.stop = stop or threading.Event()
         self._library = machine_library()
         self._module = module
         self._cancel = ctypes.c_int(0)

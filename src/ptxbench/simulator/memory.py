@@ -1,4 +1,4 @@
-"""Device memory of one run: buffers at simulated addresses, poisoned allocations, and blocks with their holes filled."""
+"""Device memory of one run: buffers at simulated addresses, poisoned allocations, blocks with their holes filled."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from ptxbench.core import (
     Artifact,
     Block,
+    Cancelled,
     CopyNode,
     DeviceError,
     Fault,
@@ -40,16 +41,18 @@ def execute(
     plan: LaunchPlan,
     buffers: Mapping[str, memoryview],
     options: RunOptions,
+    stop: threading.Event | None = None,
 ) -> Observation:
     """Replays ``plan`` once on the CPU.
 
-    ``buffers`` holds writable bytes for every input, output and workspace buffer of the plan, of its exact size; outputs
-    are written there. A candidate's misbehaviour is the observation's fault. Raises `DeviceError` for a plan that does
-    not fit the program, `UnsupportedError` for what the simulator lacks, and `KeyboardInterrupt` within moments of one.
+    ``buffers`` holds writable bytes for every input, output and workspace buffer of the plan, of its exact size;
+    outputs are written there. A candidate's misbehaviour is the observation's fault. Raises `DeviceError` for a plan
+    that does not fit the program, and `UnsupportedError` for what the simulator lacks. An interrupt of the calling
+    thread ends the run within a fraction of a second, and so does ``stop`` once it is set, with `Cancelled`.
     """
     started = time.monotonic()
     memory = DeviceMemory(plan, program.image, buffers)
-    run = MachineRun(program.module, _machine_options(program, options))
+    run = MachineRun(program.module, _machine_options(program, options), stop)
     try:
         memory.map_into(run, program.image)
         fault = _replay(program, artifact, plan, memory, run)
@@ -60,7 +63,7 @@ def execute(
         device="simulator",
         schedule=options.schedule,
         fault=fault,
-        hazards=tuple(_hazard(program, item) for item in report["hazards"]),
+        hazards=_hazards(program, report["hazards"]),
         counts=tuple(_count(program, item) for item in report["sites"] if _is_written(program, item)),
         warp_instructions=report["steps"],
         seconds=time.monotonic() - started,
@@ -116,7 +119,7 @@ def _launch(
         resident_clusters=resident_clusters(node, facts, sheet),
     )
     parameters = memory.fill(node.parameters, max(program.kernel(index).param_bytes, 1))
-    found = _interruptible(lambda: run.launch(launch, parameters), run.cancel)
+    found = _interruptible(lambda: run.launch(launch, parameters), run)
     return None if found is None else _fault(program, found)
 
 
@@ -147,8 +150,8 @@ def _move(node: MemsetNode | CopyNode, memory: DeviceMemory) -> Fault | None:
     return None
 
 
-def _interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Runs ``call`` in a thread, so that an interrupt of this one cancels it and is raised at once."""
+def _interruptible(call: Callable[[], T], run: MachineRun) -> T:
+    """Runs ``call`` in a thread, so that an interrupt of this one, or ``run.stop``, cancels it at once."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -163,8 +166,10 @@ def _interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     try:
         while thread.is_alive():
             thread.join(_POLL_S)
+            if run.stop.is_set():
+                run.cancel()
     except BaseException:
-        cancel()
+        run.cancel()
         thread.join()
         raise
     if errors:
@@ -183,6 +188,11 @@ def _source_line(frames: tuple[SourceFrame, ...]) -> int:
     return own[0] if own else frames[-1][1] if frames else 0
 
 
+def _lines(program: Program, kernel: int, position: int) -> str:
+    """The chain of source lines, innermost first: ``line 29, inlined at line 65``."""
+    return ", inlined at ".join(f"line {line}" for _, line in _frames(program, kernel, position)) or "line unknown"
+
+
 def _place(program: Program, kernel: int, position: int) -> dict[str, Any]:
     if kernel < 0:
         return {}
@@ -196,26 +206,42 @@ def _place(program: Program, kernel: int, position: int) -> dict[str, Any]:
 
 def _fault(program: Program, found: dict[str, Any]) -> Fault:
     if found["kind"] == _CANCELLED:
-        raise DeviceError("the simulated run was cancelled")
+        raise Cancelled("the simulated run was called off")
     place = _place(program, found["kernel"], found["position"])
     detail: list[str] = []
     for position, text in found["detail"]:
         at = _place(program, found["kernel"], position)
-        detail.append(f"line {at.get('source_line', 0)} (PTX line {at.get('ptx_line', 0)}), {text}")
+        lines = _lines(program, found["kernel"], position)
+        detail.append(f"{lines} (PTX line {at.get('ptx_line', 0)}), {text}")
     return Fault(
         kind=FaultKind(found["kind"]), message=found["message"], advice=found["advice"], detail=tuple(detail), **place
     )
 
 
+def _hazards(program: Program, items: list[dict[str, Any]]) -> tuple[Hazard, ...]:
+    """One hazard for each kind and source line: an unrolled loop has many sites for one line."""
+    merged: dict[tuple[str, str, int, str], Hazard] = {}
+    for item in items:
+        hazard = _hazard(program, item)
+        opcode = hazard.message.partition(" ")[0]
+        key = (hazard.kind, hazard.kernel, hazard.source_line or hazard.ptx_line, opcode)
+        known = merged.get(key)
+        merged[key] = (
+            known.model_copy(update={"occurrences": known.occurrences + hazard.occurrences}) if known else hazard
+        )
+    return tuple(merged.values())
+
+
 def _hazard(program: Program, found: dict[str, Any]) -> Hazard:
-    opcode = program.kernel(found["kernel"]).code[found["position"]].text
+    kernel, position = int(found["kernel"]), int(found["position"])
+    opcode = program.kernel(kernel).code[position].text
     return Hazard(
         severity="race" if found["race"] else "rule",
         kind=found["kind"],
         message=f"{opcode} {found['detail']}.",
         advice=found["advice"],
         occurrences=found["occurrences"],
-        **_place(program, found["kernel"], found["position"]),
+        **_place(program, kernel, position),
     )
 
 
@@ -225,7 +251,7 @@ def _is_written(program: Program, item: list[Any]) -> bool:
 
 
 def _count(program: Program, item: list[Any]) -> SiteCount:
-    kernel, position, executed, threads, flops, moved, dtype = item
+    kernel, position, executed, threads, flops, moved = (int(value) for value in item[:6])
     lowered = program.kernel(kernel)
     return SiteCount(
         kernel=lowered.name,
@@ -234,7 +260,7 @@ def _count(program: Program, item: list[Any]) -> SiteCount:
         threads=threads,
         flops=flops,
         bytes=moved,
-        operand_dtype=dtype,
+        operand_dtype=item[6],
         position=position,
         frames=_frames(program, kernel, position),
     )

@@ -26,7 +26,8 @@ def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
     Raises `UnsupportedError` for im2col, interleaved or strided maps, and for formats the simulator does not have.
     """
     if tensor_map.mode != "tiled" or tensor_map.interleave != "none":
-        raise UnsupportedError(f"{tensor_map.mode} tensor maps with interleave {tensor_map.interleave} are not supported")
+        kind = f"{tensor_map.mode} tensor maps with interleave {tensor_map.interleave}"
+        raise UnsupportedError(f"{kind} are not supported")
     if any(step != 1 for step in tensor_map.element_strides):
         raise UnsupportedError(f"tensor maps with element strides {tensor_map.element_strides} are not supported")
     if tensor_map.dtype not in _DTYPES or tensor_map.swizzle not in _SWIZZLES:

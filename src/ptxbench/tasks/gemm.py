@@ -16,12 +16,26 @@ SLICE = 16
 """K extent of one 16-bit matrix instruction, the least that a kernel can lose."""
 
 
+def summation_factor(depth: int) -> float:
+    """RMS error of a sum of ``depth`` products in fp32, in units of the sum of magnitudes: max(√K, K/32) · 2^-24.
+
+    √K: the probabilistic bound on a sum of K terms in any order (Higham and Mary, "A new approach to probabilistic
+    rounding error analysis", 2019), confidence parameter 1. K/32: the bias of tensor cores, which truncate: half an
+    ulp (2^-24 of the partial sum) per step of 16, with partial sums of half of the sum of magnitudes on average.
+    """
+    return max(math.sqrt(depth), depth / 32) * FP32_ROUNDOFF
+
+
 class Gemm:
     """The operation ``gemm``: inputs A and B, output C; sizes M, N, K."""
 
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
         """A and B from the distribution."""
         return draw_inputs(task, sizes, distribution, seed)
+
+    def given(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
+        """A and B as they are."""
+        return dict(inputs)
 
     def truth(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
         """The product in float64: exact products, sums good to 2^-53."""
@@ -35,14 +49,9 @@ class Gemm:
         return {"C": product.astype(numpy_dtype(task.outputs[0].dtype))}
 
     def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
-        """max(√K, K/32) · 2^-24 · Σ|a||b|.
-
-        √K: the probabilistic bound on a sum of K terms in any order (Higham and Mary, "A new approach to probabilistic
-        rounding error analysis", 2019), confidence parameter 1. K/32: the bias of tensor cores, which truncate: half an
-        ulp (2^-24 of the partial sum) per step of 16, with partial sums of half of Σ|a||b| on average.
-        """
+        """`summation_factor` · Σ|a||b|."""
         a, b = (np.abs(inputs[name].astype(np.float32)) for name in ("A", "B"))
-        factor = abs(product_scale) * max(math.sqrt(sizes["K"]), sizes["K"] / 32) * FP32_ROUNDOFF
+        factor = abs(product_scale) * summation_factor(sizes["K"])
         return {"C": factor * (a @ b.T).astype(np.float64)}
 
     def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ptxbench.core import Task
 from ptxbench.tasks.arrays import Float64, Sizes, Tensor, Tensors
+from ptxbench.tasks.attention import AttentionBackward, AttentionForward
 from ptxbench.tasks.gemm import Gemm
 
 
@@ -18,7 +19,17 @@ class Operation(Protocol):
     """
 
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
-        """Input tensors in their dtypes; equal arguments give equal values, different ones independent values."""
+        """The inputs that are drawn, in their dtypes (`given` adds those that follow from them).
+
+        Equal arguments give equal values, different ones independent values.
+        """
+        ...
+
+    def given(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
+        """``inputs`` with those that follow from the others (O and LSE of a backward pass) made for this scale.
+
+        A kernel that takes them and one that makes them itself then agree, whatever the scale.
+        """
         ...
 
     def truth(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
@@ -50,4 +61,8 @@ class Operation(Protocol):
         ...
 
 
-OPERATIONS: Mapping[str, Operation] = {"gemm": Gemm()}
+OPERATIONS: Mapping[str, Operation] = {
+    "gemm": Gemm(),
+    "attention_forward": AttentionForward(),
+    "attention_backward": AttentionBackward(),
+}

@@ -42,10 +42,16 @@ class Problem:
         return next(argument for argument in self.task.outputs if argument.name == name).dtype
 
     def perturbed(self, product_scale: float) -> Problem:
-        """The same inputs with the answers that are right when every matrix product is scaled by ``product_scale``."""
-        arguments = (self.task, self.sizes, self.inputs, product_scale)
+        """The problem whose answers are right when every matrix product is scaled by ``product_scale``.
+
+        Its inputs are the same but for those that follow from others (O and LSE of a backward pass), which are scaled
+        along: a run whose products are scaled must be given these.
+        """
+        inputs = self.operation.given(self.task, self.sizes, self.inputs, product_scale)
+        arguments = (self.task, self.sizes, inputs, product_scale)
         return replace(
             self,
+            inputs=inputs,
             truth=self.operation.truth(*arguments),
             honest=self.operation.honest(*arguments),
             noise=self.operation.noise(*arguments),
@@ -56,7 +62,7 @@ class Problem:
 def make_problem(task: Task, workload: Workload, distribution: str, seed: int) -> Problem:
     """Draws inputs and computes their answers; `UsageError` on an unknown distribution.
 
-    Costs three matrix products on the CPU: meant for the small and held-out tiers (under 0.1 s at 384 x 512 x 1600).
+    Costs a few passes over the task's products on the CPU: meant for the small and held-out tiers (well under a second).
     """
     operation = OPERATIONS[task.operation]
     inputs = operation.inputs(task, workload.sizes, distribution, seed)

@@ -36,6 +36,8 @@ def sizes_problem(task: Task, sizes: Mapping[str, int]) -> str:
     if set(sizes) != set(task.sizes):
         return f"task '{task.name}' needs exactly the sizes {', '.join(task.sizes)}"
     for name, value in sizes.items():
+        if value != task.fixed_sizes.get(name, value):
+            return f"size {name}={value} of task '{task.name}' must be {task.fixed_sizes[name]}"
         multiple = task.size_rules.get(name, 1)
         if value < 1 or value % multiple:
             return f"size {name}={value} of task '{task.name}' is not a positive multiple of {multiple}"

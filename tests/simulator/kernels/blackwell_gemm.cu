@@ -1,14 +1,8 @@
 // C[M,N] = A[M,K] * B[N,K]^T in bf16 on sm_100a with accumulators in tensor memory.
 //   gemm_single  one CTA a tile of 128 x 128, cta_group::1
 //   gemm_pair    a pair of CTAs computes 256 x 128, cta_group::2: each loads half of A and half of B
-// DEFECT selects one deliberate mistake (see the tests).
 #include <cuda.h>
 #include <stdint.h>
-
-#ifndef DEFECT
-#define DEFECT 0
-#endif
-enum { NONE, NO_DONE_WAIT, NO_DEALLOC, NO_CLEAR, NO_LOAD_WAIT, BAD_DESCRIPTOR, BAD_SHAPE, NO_COMMIT, WRONG_LANES, NO_FULL_WAIT, SMALL_ALLOC };
 
 constexpr int TM = 128, TN = 128, TK = 64, STAGES = 3, TILE = 128 * TK;
 
@@ -38,13 +32,13 @@ __device__ void load_pair(void* to, const CUtensorMap* map, uint64_t* bar, int x
                ::"r"(address(to)), "l"(map), "r"(x), "r"(y), "r"(address(bar) & 0xfeffffff) : "memory");
 }
 __device__ uint64_t descriptor(const void* tile) {  // K-major, 128-byte swizzle
-  return (address(tile) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | (DEFECT == BAD_DESCRIPTOR ? 0 : 1ull << 46) | 2ull << 61;
+  return (address(tile) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 46 | 2ull << 61;
 }
 __device__ constexpr uint32_t instruction(int m, int n) { return 1u << 4 | 1u << 7 | 1u << 10 | uint32_t(n / 8) << 17 | uint32_t(m / 16) << 24; }
 
 template <int GROUP>
 __device__ void product(uint32_t d, uint64_t a, uint64_t b, bool accumulate) {
-  constexpr uint32_t shape = instruction(GROUP * TM, DEFECT == BAD_SHAPE ? TN + 8 : TN);
+  constexpr uint32_t shape = instruction(GROUP * TM, TN);
   if (GROUP == 1)
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\ntcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n}"
                  ::"r"(d), "l"(a), "l"(b), "r"(shape), "r"(int(accumulate)) : "memory");
@@ -81,25 +75,24 @@ template <int GROUP>
 __device__ void multiply(Shared& s, uint32_t d, int steps) {
   for (int k = 0; k < steps; ++k) {
     const int stage = k % STAGES, round = k / STAGES;
-    if (DEFECT != NO_FULL_WAIT) wait(&s.full[stage], round & 1);
+    wait(&s.full[stage], round & 1);
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
     for (int slice = 0; slice < TK / 16; ++slice)
-      product<GROUP>(d, descriptor(s.a[stage]) + 2 * slice, descriptor(s.b[stage]) + 2 * slice, DEFECT == NO_CLEAR || k || slice);
+      product<GROUP>(d, descriptor(s.a[stage]) + 2 * slice, descriptor(s.b[stage]) + 2 * slice, k || slice);
     commit<GROUP>(&s.empty[stage]);
   }
-  if (DEFECT == NO_COMMIT) product<GROUP>(d, descriptor(s.a[0]), descriptor(s.b[0]), true);
-  if (DEFECT != NO_COMMIT) commit<GROUP>(&s.done);
+  commit<GROUP>(&s.done);
 }
 
 __device__ void store(Shared& s, uint32_t d, float* c, int n_total, int m, int n, int thread) {
-  if (DEFECT != NO_DONE_WAIT && DEFECT != NO_COMMIT) wait(&s.done, 0);
+  wait(&s.done, 0);
   asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
-  const uint32_t lanes = d + ((thread / 32 * 32) << 16) + (DEFECT == WRONG_LANES ? 32 << 16 : 0);
+  const uint32_t lanes = d + ((thread / 32 * 32) << 16);
   for (int column = 0; column < TN; column += 8) {
     uint32_t v[8];
     asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];"
                  : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]), "=r"(v[4]), "=r"(v[5]), "=r"(v[6]), "=r"(v[7]) : "r"(lanes + column));
-    if (DEFECT != NO_LOAD_WAIT) asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
+    asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
     for (int i = 0; i < 8; ++i) c[size_t(m + thread) * n_total + n + column + i] = __uint_as_float(v[i]);
   }
 }
@@ -117,7 +110,7 @@ __device__ void gemm(const CUtensorMap* a, const CUtensorMap* b, float* c, int n
   extern __shared__ uint8_t raw[];
   Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t(1023));
   const int warp = threadIdx.x / 32, m = blockIdx.x * TM, n = blockIdx.y * TN, steps = depth / TK;
-  const int columns = DEFECT == SMALL_ALLOC ? 64 : 128;
+  const int columns = TN;
   uint32_t rank = 0;
   if (GROUP == 2) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   if (threadIdx.x == 0) {
@@ -142,7 +135,7 @@ __device__ void gemm(const CUtensorMap* a, const CUtensorMap* b, float* c, int n
   if (warp < 4) store(s, d, c, n_total, m, n, threadIdx.x);
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
   cluster_sync<GROUP>();
-  if (warp == 0 && DEFECT != NO_DEALLOC) {
+  if (warp == 0) {
     if (GROUP == 1)
       asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(d), "r"(columns));
     else

@@ -1,16 +1,21 @@
 // C[M,N] = A[M,K] * B[N,K]^T in bf16 on sm_90a: a producer warp and two consumer warpgroups around a ring of TMA stages.
 //   gemm_plain    one CTA, fp32 stored from registers
 //   gemm_cluster  two CTAs share B by multicast; bf16 goes out through stmatrix and a TMA store
-// DEFECT selects one deliberate mistake (see the tests).
+// Defining WRONG_PARITY or EARLY_RELEASE makes one deliberate mistake (see the tests).
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <stdint.h>
 
-#ifndef DEFECT
-#define DEFECT 0
+#ifdef WRONG_PARITY
+constexpr int FIRST_PARITY = 0;
+#else
+constexpr int FIRST_PARITY = 1;
 #endif
-enum { NONE, WRONG_PARITY, NO_FULL_WAIT, NO_WGMMA_WAIT, NO_PROXY_FENCE, NO_WGMMA_FENCE, NO_STORE_WAIT, EARLY_RELEASE, NO_COMMIT,
-       SHORT_EXPECT, LATE_INIT, NO_CLUSTER_SYNC };
+#ifdef EARLY_RELEASE
+constexpr bool RELEASES_EARLY = true;
+#else
+constexpr bool RELEASES_EARLY = false;
+#endif
 
 constexpr int TM = 128, TN = 128, TK = 64, STAGES = 4, TILE = 128 * TK;
 
@@ -62,8 +67,8 @@ template <int RANKS>
 __device__ void produce(Shared& s, const CUtensorMap* a, const CUtensorMap* b, int m, int n, int steps, int rank) {
   for (int k = 0; k < steps; ++k) {
     const int stage = k % STAGES, round = k / STAGES;
-    wait(&s.empty[stage], (round & 1) ^ (DEFECT == WRONG_PARITY ? 0 : 1));
-    expect(&s.full[stage], 2 * TILE * 2 - (DEFECT == SHORT_EXPECT ? 16 : 0));
+    wait(&s.empty[stage], (round & 1) ^ FIRST_PARITY);
+    expect(&s.full[stage], 2 * TILE * 2);
     load(s.a[stage], a, &s.full[stage], k * TK, m);
     if (RANKS == 1)
       load(s.b[stage], b, &s.full[stage], k * TK, n);
@@ -76,14 +81,14 @@ template <int RANKS>
 __device__ void consume(Shared& s, float (&d)[64], int group, int thread, int steps) {
   for (int k = 0; k < steps; ++k) {
     const int stage = k % STAGES, round = k / STAGES;
-    if (DEFECT != NO_FULL_WAIT) wait(&s.full[stage], round & 1);
-    if (DEFECT != NO_WGMMA_FENCE) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    wait(&s.full[stage], round & 1);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     for (int slice = 0; slice < TK / 16; ++slice)
       product(d, descriptor(&s.a[stage][group * 64 * TK]) + 2 * slice, descriptor(s.b[stage]) + 2 * slice);
-    if (DEFECT == EARLY_RELEASE && thread < RANKS) arrive_at(&s.empty[stage], thread);
-    if (DEFECT != NO_COMMIT) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    if (DEFECT != NO_WGMMA_WAIT) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    if (DEFECT != EARLY_RELEASE && thread < RANKS) arrive_at(&s.empty[stage], thread);
+    if (RELEASES_EARLY && thread < RANKS) arrive_at(&s.empty[stage], thread);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (!RELEASES_EARLY && thread < RANKS) arrive_at(&s.empty[stage], thread);
   }
 }
 
@@ -107,14 +112,14 @@ __device__ void store_tile(Shared& s, const float (&d)[64], const CUtensorMap* c
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3]) : "memory");
   }
-  if (DEFECT != NO_PROXY_FENCE) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
   if (thread != 0) return;
   for (int half = 0; half < 2; ++half)
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
                  ::"l"(c), "r"(n + 64 * half), "r"(m + group * 64), "r"(address(s.c) + half * TM * 128 + group * 64 * 128) : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-  if (DEFECT != NO_STORE_WAIT) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 template <int RANKS>
@@ -124,7 +129,7 @@ __device__ void gemm(const CUtensorMap* a, const CUtensorMap* b, const CUtensorM
   const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128;
   uint32_t rank = 0;
   if (RANKS > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  if (threadIdx.x == 0 && DEFECT != LATE_INIT) {
+  if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) init(&s.full[i], 1), init(&s.empty[i], 2 * RANKS);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -146,7 +151,7 @@ __device__ void gemm(const CUtensorMap* a, const CUtensorMap* b, const CUtensorM
     else
       store_tile(s, d, c_map, group, m, n, thread);
   }
-  if (RANKS > 1 && DEFECT != NO_CLUSTER_SYNC)
+  if (RANKS > 1)
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 

@@ -4,6 +4,7 @@
 // Two kernels, or a memset, inside one enabled range lose records without an error; the caller keeps to one kernel.
 
 #include <cuda.h>
+#include <cupti_profiler_target.h>
 #include <cupti_result.h>
 #include <cupti_sass_metrics.h>
 
@@ -45,6 +46,9 @@ struct Counters {
     }
 
     bool configure(const char* chip) {
+        CUpti_Profiler_Initialize_Params initialize{};
+        initialize.structSize = CUpti_Profiler_Initialize_Params_STRUCT_SIZE;
+        if (!ok(cuptiProfilerInitialize(&initialize), "cuptiProfilerInitialize")) return false;
         std::array<CUpti_SassMetrics_Config, 2> configs{};
         for (std::size_t i = 0; i < kMetrics.size(); ++i) {
             CUpti_SassMetrics_GetProperties_Params query{};

@@ -104,6 +104,10 @@ cudaError_t no_kernel(const char* api) {
     return recorder().fail(api, cudaErrorInvalidDeviceFunction, "the function is no kernel of this source");
 }
 
+cudaError_t no_device(const char* api) {
+    return recorder().fail(api, cudaErrorInvalidDevice, "there is one device, number 0");
+}
+
 }  // namespace
 
 PTXBENCH_API cudaError_t cudaGetDevice(int* device) {
@@ -117,14 +121,13 @@ PTXBENCH_API cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 PTXBENCH_API cudaError_t cudaSetDevice(int device) {
-    if (device != 0) return recorder().fail("cudaSetDevice", cudaErrorInvalidDevice, "there is one device, number 0");
-    return cudaSuccess;
+    return device == 0 ? cudaSuccess : no_device("cudaSetDevice");
 }
 
 PTXBENCH_API cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 
 PTXBENCH_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-    if (device != 0) return recorder().fail("cudaDeviceGetAttribute", cudaErrorInvalidDevice, "there is one device, number 0");
+    if (device != 0) return no_device("cudaDeviceGetAttribute");
     const std::optional<int> known = device_attribute(attribute);
     if (!known) recorder().refuse("cudaDeviceGetAttribute", "attribute " + std::to_string(attribute));
     *value = *known;
@@ -132,14 +135,15 @@ PTXBENCH_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attri
 }
 
 PTXBENCH_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-    if (device != 0) return recorder().fail("cudaGetDeviceProperties", cudaErrorInvalidDevice, "there is one device, number 0");
+    if (device != 0) return no_device("cudaGetDeviceProperties");
     const auto value = [](int attribute) { return device_attribute(attribute).value_or(0); };
     *properties = {};
     recorder().device_name.copy(properties->name, sizeof properties->name - 1);
     properties->totalGlobalMem = static_cast<std::size_t>(recorder().sheet["memory_bytes"]);
     properties->sharedMemPerBlock = static_cast<std::size_t>(value(cudaDevAttrMaxSharedMemoryPerBlock));
     properties->sharedMemPerBlockOptin = static_cast<std::size_t>(value(cudaDevAttrMaxSharedMemoryPerBlockOptin));
-    properties->sharedMemPerMultiprocessor = static_cast<std::size_t>(value(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
+    properties->sharedMemPerMultiprocessor =
+        static_cast<std::size_t>(value(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
     properties->reservedSharedMemPerBlock = static_cast<std::size_t>(value(cudaDevAttrReservedSharedMemoryPerBlock));
     properties->regsPerBlock = value(cudaDevAttrMaxRegistersPerBlock);
     properties->regsPerMultiprocessor = value(cudaDevAttrMaxRegistersPerMultiprocessor);
@@ -202,7 +206,8 @@ PTXBENCH_API cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const voi
     const LaunchShape shape = shape_of(*config);
     const int size = std::max(1, threads(shape.cluster));
     if (size > max_cluster_size(*kernel)) {
-        return recorder().fail("cudaOccupancyMaxActiveClusters", cudaErrorInvalidClusterSize, "the cluster is too large");
+        return recorder().fail("cudaOccupancyMaxActiveClusters", cudaErrorInvalidClusterSize,
+                               "the cluster is too large");
     }
     const int blocks = resident_blocks(*kernel, threads(shape.block), shape.dynamic_shared);
     *clusters = blocks * static_cast<int>(recorder().sheet["sm_count"]) / size;

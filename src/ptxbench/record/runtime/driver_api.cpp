@@ -21,9 +21,13 @@ std::vector<std::int64_t> copied(const T* values, unsigned count) {
     return std::vector<std::int64_t>(values, values + count);
 }
 
-CUresult invalid(const char* api, const char* why) { return as_driver(recorder().fail(api, cudaErrorInvalidValue, why)); }
+CUresult invalid(const char* api, const char* why) {
+    return as_driver(recorder().fail(api, cudaErrorInvalidValue, why));
+}
 
-bool is_aligned(const void* pointer, std::uint64_t alignment) { return address_of(pointer) % alignment == 0; }
+constexpr const char* kMisplaced = "the tensor map must lie at a multiple of 64 bytes";
+
+bool is_misplaced(const CUtensorMap* map) { return map == nullptr || address_of(map) % 64 != 0; }
 
 // What both encoders share. Whether the values are allowed is judged by the reader of the recording.
 JsonObject map_record(const char* mode, CUtensorMapDataType type, unsigned rank, const cuuint64_t* dims,
@@ -79,10 +83,11 @@ PTXBENCH_API CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataTy
                                              CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                              CUtensorMapFloatOOBfill fill) {
     const char* api = "cuTensorMapEncodeTiled";
-    if (map == nullptr || !is_aligned(map, 64)) return invalid(api, "the tensor map must lie at a multiple of 64 bytes");
+    if (is_misplaced(map)) return invalid(api, kMisplaced);
     if (rank < 1 || rank > 5) return invalid(api, "the rank must be 1 to 5");
     if (!dims || (rank > 1 && !strides) || !box || !element_strides) return invalid(api, "an array is null");
-    JsonObject record = map_record("tiled", type, rank, dims, strides, element_strides, interleave, swizzle, promotion, fill);
+    JsonObject record =
+        map_record("tiled", type, rank, dims, strides, element_strides, interleave, swizzle, promotion, fill);
     record.numbers("box", copied(box, rank));
     recorder().add_tensor_map(*map, record, address_of(base));
     return CUDA_SUCCESS;
@@ -95,10 +100,11 @@ PTXBENCH_API CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataT
                                               CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                               CUtensorMapFloatOOBfill fill) {
     const char* api = "cuTensorMapEncodeIm2col";
-    if (map == nullptr || !is_aligned(map, 64)) return invalid(api, "the tensor map must lie at a multiple of 64 bytes");
+    if (is_misplaced(map)) return invalid(api, kMisplaced);
     if (rank < 3 || rank > 5) return invalid(api, "the rank must be 3 to 5");
     if (!dims || !strides || !lower || !upper || !element_strides) return invalid(api, "an array is null");
-    JsonObject record = map_record("im2col", type, rank, dims, strides, element_strides, interleave, swizzle, promotion, fill);
+    JsonObject record =
+        map_record("im2col", type, rank, dims, strides, element_strides, interleave, swizzle, promotion, fill);
     record.numbers("box", std::vector<std::int64_t>{channels, pixels});
     record.numbers("lower_corner", copied(lower, rank - 2)).numbers("upper_corner", copied(upper, rank - 2));
     recorder().add_tensor_map(*map, record, address_of(base));
@@ -141,7 +147,8 @@ PTXBENCH_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsig
     return as_driver(recorder().launch("cuLaunchKernel", function, shape, arguments, stream));
 }
 
-PTXBENCH_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void** extra) {
+PTXBENCH_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
+                                       void** extra) {
     if (extra != nullptr) recorder().refuse("cuLaunchKernelEx", "arguments passed through extra");
     if (config == nullptr) return invalid("cuLaunchKernelEx", "the configuration is null");
     return as_driver(recorder().launch("cuLaunchKernelEx", function, shape_of(*config), arguments, config->hStream));
@@ -198,7 +205,9 @@ PTXBENCH_API CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
     return as_driver(recorder().allocate("cuMemAlloc", reinterpret_cast<void**>(address), bytes));
 }
 
-PTXBENCH_API CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t bytes, CUstream) { return cuMemAlloc_v2(address, bytes); }
+PTXBENCH_API CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t bytes, CUstream) {
+    return cuMemAlloc_v2(address, bytes);
+}
 
 PTXBENCH_API CUresult cuMemFree_v2(CUdeviceptr address) {
     return as_driver(recorder().release("cuMemFree", device_pointer(address)));
@@ -231,7 +240,8 @@ PTXBENCH_API CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, std::size_t
 }
 
 PTXBENCH_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
-    return as_driver(recorder().copy("cuMemcpyHtoDAsync", device_pointer(to), from, bytes, cudaMemcpyHostToDevice, stream));
+    return as_driver(
+        recorder().copy("cuMemcpyHtoDAsync", device_pointer(to), from, bytes, cudaMemcpyHostToDevice, stream));
 }
 
 PTXBENCH_API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
@@ -263,6 +273,8 @@ PTXBENCH_API CUresult cuEventCreate(CUevent* event, unsigned flags) {
     return as_driver(cudaEventCreateWithFlags(event, flags));
 }
 
-PTXBENCH_API CUresult cuEventRecord(CUevent event, CUstream stream) { return as_driver(cudaEventRecord(event, stream)); }
+PTXBENCH_API CUresult cuEventRecord(CUevent event, CUstream stream) {
+    return as_driver(cudaEventRecord(event, stream));
+}
 
 PTXBENCH_API CUresult cuEventDestroy_v2(CUevent event) { return as_driver(cudaEventDestroy(event)); }

@@ -23,9 +23,9 @@ using namespace ptxbench::record;
 
 namespace {
 
-// On x86-64 System V every parameter of the launcher (pointer, int, stream) is of class INTEGER: the first six travel in
-// registers, the rest in stack slots of eight bytes each, and the caller cleans up. A function that takes fewer
-// such parameters, or narrower ones, can therefore be called as one that takes this many 64-bit integers.
+// On x86-64 System V every parameter of the launcher (pointer, int, stream) is of class INTEGER: the first six travel
+// in registers, the rest in stack slots of eight bytes each, and the caller cleans up. A function that takes fewer such
+// parameters, or narrower ones, can therefore be called as one that takes this many 64-bit integers.
 constexpr std::size_t kMaxArguments = 24;
 
 using Word = std::int64_t;

@@ -81,8 +81,10 @@ cudaError_t set_kernel_attribute(std::string_view api, Kernel* kernel, int attri
             const std::int64_t limit = recorder().sheet["shared_bytes_per_block_optin"] - kernel->static_shared;
             if (value < 0 || value > limit) {
                 return recorder().fail(api, cudaErrorInvalidValue,
-                                       std::to_string(value) + " bytes of dynamic shared memory were asked for, and the device "
-                                           "allows this kernel " + std::to_string(limit));
+                                       std::to_string(value) +
+                                           " bytes of dynamic shared memory were asked for, and the device allows this "
+                                           "kernel " +
+                                           std::to_string(limit));
             }
             kernel->max_dynamic_shared = value;
             return cudaSuccess;
@@ -128,7 +130,8 @@ PTXBENCH_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::si
     return 0;
 }
 
-PTXBENCH_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* dynamic_shared, void* stream) {
+PTXBENCH_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* dynamic_shared,
+                                                    void* stream) {
     if (call_configurations().empty()) return cudaErrorMissingConfiguration;
     const CallConfiguration& top = call_configurations().back();
     *grid = top.grid;
@@ -146,8 +149,8 @@ PTXBENCH_API cudaError_t __cudaGetKernel(cudaKernel_t* handle, const void* host_
 
 PTXBENCH_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                             std::size_t dynamic_shared, cudaStream_t stream) {
-    return recorder().launch("<<<>>>", kernel, {.grid = grid, .block = block, .dynamic_shared = dynamic_shared}, arguments,
-                             stream);
+    return recorder().launch("<<<>>>", kernel, {.grid = grid, .block = block, .dynamic_shared = dynamic_shared},
+                             arguments, stream);
 }
 
 PTXBENCH_API cudaError_t cudaGetKernel(cudaKernel_t* handle, const void* host_function) {
@@ -173,7 +176,9 @@ PTXBENCH_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 
 }
 
 PTXBENCH_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
-    if (config == nullptr) return recorder().fail("cudaLaunchKernelExC", cudaErrorInvalidValue, "the configuration is null");
+    if (config == nullptr) {
+        return recorder().fail("cudaLaunchKernelExC", cudaErrorInvalidValue, "the configuration is null");
+    }
     return recorder().launch("cudaLaunchKernelExC", function, shape_of(*config), arguments, config->stream);
 }
 
@@ -204,7 +209,9 @@ PTXBENCH_API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, c
 
 PTXBENCH_API cudaError_t cudaFuncGetName(const char** name, const void* function) {
     const Kernel* kernel = recorder().kernel(function);
-    if (kernel == nullptr || name == nullptr) return recorder().fail("cudaFuncGetName", cudaErrorInvalidValue, "no such kernel");
+    if (kernel == nullptr || name == nullptr) {
+        return recorder().fail("cudaFuncGetName", cudaErrorInvalidValue, "no such kernel");
+    }
     *name = kernel->name.c_str();
     return cudaSuccess;
 }

@@ -12,7 +12,7 @@ namespace {
 std::uint64_t symbol_address(const char* api, const void* variable, std::size_t bytes, std::size_t offset) {
     const Symbol* symbol = recorder().symbol(variable);
     if (symbol == nullptr) {
-        recorder().fail(api, cudaErrorInvalidSymbol, "the variable is no __device__ or __constant__ variable of this source");
+        recorder().fail(api, cudaErrorInvalidSymbol, "it is no __device__ or __constant__ variable of this source");
         return 0;
     }
     if (offset > symbol->bytes || bytes > symbol->bytes - offset) {
@@ -34,12 +34,15 @@ PTXBENCH_API cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cuda
 
 PTXBENCH_API cudaError_t cudaFree(void* pointer) { return recorder().release("cudaFree", pointer); }
 
-PTXBENCH_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return recorder().release("cudaFreeAsync", pointer); }
+PTXBENCH_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+    return recorder().release("cudaFreeAsync", pointer);
+}
 
 // Pinned host memory is ordinary memory here: what is copied from it is kept at the time of the call.
 PTXBENCH_API cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
     *pointer = std::malloc(bytes);
-    return *pointer == nullptr ? recorder().fail("cudaHostAlloc", cudaErrorMemoryAllocation, "out of host memory") : cudaSuccess;
+    if (*pointer == nullptr) return recorder().fail("cudaHostAlloc", cudaErrorMemoryAllocation, "out of host memory");
+    return cudaSuccess;
 }
 
 PTXBENCH_API cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) { return cudaHostAlloc(pointer, bytes, 0); }
@@ -91,8 +94,8 @@ PTXBENCH_API cudaError_t cudaMemcpyToSymbolAsync(const void* variable, const voi
     return recorder().copy("cudaMemcpyToSymbolAsync", pointer_to(to), from, bytes, kind, stream);
 }
 
-PTXBENCH_API cudaError_t cudaMemcpyToSymbol(const void* variable, const void* from, std::size_t bytes, std::size_t offset,
-                                            cudaMemcpyKind kind) {
+PTXBENCH_API cudaError_t cudaMemcpyToSymbol(const void* variable, const void* from, std::size_t bytes,
+                                            std::size_t offset, cudaMemcpyKind kind) {
     return cudaMemcpyToSymbolAsync(variable, from, bytes, offset, kind, nullptr);
 }
 

@@ -66,7 +66,6 @@ cudaError_t Recorder::fail(std::string_view api, cudaError_t error, const std::s
 cudaError_t Recorder::take_last_error() { return std::exchange(last_error_, cudaSuccess); }
 
 cudaStream_t Recorder::begin_call() {
-    ++calls_;
     nodes_.clear();
     payload_bytes_ = 0;
     last_error_ = cudaSuccess;
@@ -83,9 +82,7 @@ void Recorder::end_call(int code, std::uint64_t workspace) {
     for (const auto& [variable, s] : symbols_) {
         symbols.push_back(JsonObject{}.text("name", s.name).number("base", s.base).number("bytes", s.bytes).finish());
     }
-    for (const MapRecord& map : maps_) {
-        maps.push_back(JsonObject{map.fields}.number("base", map.base).integer("call", map.call).finish());
-    }
+    for (const MapRecord& map : maps_) maps.push_back(JsonObject{map.fields}.number("base", map.base).finish());
     JsonObject line;
     line.text("event", "returned").integer("code", code);
     line.text("code_name", cudaGetErrorName(static_cast<cudaError_t>(code))).number("workspace", workspace);
@@ -227,7 +224,7 @@ cudaError_t Recorder::copy(std::string_view api, void* to, const void* from, std
 
 void Recorder::add_tensor_map(CUtensorMap& map, JsonObject record, std::uint64_t base) {
     if (maps_.size() == kMaxTensorMaps) refuse("cuTensorMapEncode", "more than 4096 tensor maps");
-    maps_.push_back({std::move(record), base, calls_});
+    maps_.push_back({std::move(record), base});
     write_map(map, maps_.size() - 1);
 }
 

@@ -130,7 +130,6 @@ private:
     struct MapRecord {
         JsonObject fields;
         std::uint64_t base;
-        int call;
     };
 
     // Adds `node` behind the work on `stream`.
@@ -145,7 +144,6 @@ private:
     std::vector<Allocation> allocations_;
     std::vector<MapRecord> maps_;
     cudaError_t last_error_ = cudaSuccess;
-    int calls_ = 0;
     int errors_ = 0;
     bool in_call_ = false;
     // Of the current call.

@@ -8,7 +8,8 @@ using namespace ptxbench::record;
 namespace {
 
 cudaError_t no_stream(const char* api) {
-    return recorder().fail(api, cudaErrorInvalidResourceHandle, "the stream is neither this call's nor the launcher's own");
+    return recorder().fail(api, cudaErrorInvalidResourceHandle,
+                           "the stream is neither this call's nor the launcher's own");
 }
 
 cudaError_t no_event(const char* api) {
@@ -22,7 +23,9 @@ PTXBENCH_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigne
     return cudaSuccess;
 }
 
-PTXBENCH_API cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+PTXBENCH_API cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
 
 PTXBENCH_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
     return cudaStreamCreateWithFlags(stream, flags);
@@ -69,7 +72,9 @@ PTXBENCH_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) 
     return cudaSuccess;
 }
 
-PTXBENCH_API cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+PTXBENCH_API cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
 
 PTXBENCH_API cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return recorder().timeline.destroy(event) ? cudaSuccess : no_event("cudaEventDestroy");

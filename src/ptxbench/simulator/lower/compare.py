@@ -23,6 +23,8 @@ _COMPARISONS: Final = (*_EQUALITY, *_ORDER, *_UNSIGNED_ORDER, *_UNORDERED)
 _FLOATS: Final = ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2")
 _COMPARED: Final = (*BITS, *INTEGERS, *_FLOATS)
 _TRUE: Final = {"u32": -1, "s32": -1, "u16": 0xFFFF, "s16": 0xFFFF, "f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}
+_PACKED_TRUE: Final = {"f16x2": {"f16x2": 0x3C00, "u32": 0xFFFF, "s32": 0xFFFF},
+                       "bf16x2": {"bf16x2": 0x3F80, "u32": 0xFFFF, "s32": 0xFFFF}}  # fmt: skip
 
 
 def _comparison(site: Site, type_name: str, comparison: str) -> str:
@@ -71,13 +73,17 @@ def _setp(site: Site) -> LoweredInstruction:
 def _set(site: Site) -> LoweredInstruction:
     comparison = site.choose(_COMPARISONS)
     boolean = site.pick(_BOOLEANS, 0)
-    result = site.choose(tuple(_TRUE))
-    type_name = site.choose((*BITS, *INTEGERS, "f32", "f64", "f16", "bf16"))
+    type_name = site.modifiers[-1] if site.modifiers else ""
+    results = _PACKED_TRUE.get(type_name, _TRUE)
+    result = site.choose(tuple(results))
+    site.expect(type_name)
+    if type_name not in _COMPARED:
+        site.refuse("needs a type to compare")
     d, a, b, *rest = site.arguments(4 if boolean else 3)
     return site.emit(
         f"set.{_comparison(site, type_name, comparison)}",
         site.destination(d, result), site.source(a, type_name), site.source(b, type_name),
-        _third(site, boolean, rest), attributes=[boolean, _flush(site, type_name), _TRUE[result]],
+        _third(site, boolean, rest), attributes=[boolean, _flush(site, type_name), results[result]],
     )  # fmt: skip
 
 

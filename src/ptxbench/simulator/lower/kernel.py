@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ptxbench.core import UnsupportedError
 from ptxbench.simulator import ptx
 from ptxbench.simulator.lower.collect import Collector
@@ -10,6 +12,8 @@ from ptxbench.simulator.lower.locations import Frames, Locations
 from ptxbench.simulator.lower.scope import CARRY, Rows, Scope, Symbol
 from ptxbench.simulator.lower.site import Rules, Site
 from ptxbench.simulator.lower.variables import Block, ModuleVariables, align_of, size_of
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def lower_kernel(module: ptx.Module, variables: ModuleVariables, name: str, rules: Rules) -> LoweredKernel:
@@ -67,12 +71,23 @@ def _place_parameters(function: ptx.Function, scope: Scope) -> int:
     return block.size
 
 
-def _dim3(function: ptx.Function, name: str) -> tuple[int, int, int] | None:
+def _numbers(function: ptx.Function, name: str) -> list[int]:
+    """The numbers behind a directive of the function; none if it is absent."""
     for directive in function.directives:
         if directive.name == name:
-            x, y, z = ([int(part) for part in directive.text.split(",")] + [1, 1])[:3]
-            return x, y, z
-    return None
+            parts = [part.strip() for part in directive.text.split(",")]
+            if not all(_NUMBER.fullmatch(part) for part in parts):
+                raise UnsupportedError(f"{name} at PTX line {directive.line}: cannot read {directive.text!r}")
+            return [int(part) for part in parts]
+    return []
+
+
+def _dim3(function: ptx.Function, name: str) -> tuple[int, int, int] | None:
+    found = _numbers(function, name)
+    if not found:
+        return None
+    x, y, z = [*found, 1, 1][:3]
+    return x, y, z
 
 
 def _max_threads(function: ptx.Function) -> int | None:
@@ -81,4 +96,4 @@ def _max_threads(function: ptx.Function) -> int | None:
 
 
 def _number(function: ptx.Function, name: str) -> int | None:
-    return next((int(directive.text) for directive in function.directives if directive.name == name), None)
+    return next(iter(_numbers(function, name)), None)

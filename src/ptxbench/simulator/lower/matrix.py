@@ -90,10 +90,7 @@ def _mma(site: Site) -> LoweredInstruction:
 
 
 def _tcgen05(site: Site) -> LoweredInstruction:
-    for modifier, rule in _TCGEN05.items():
-        if site.take(modifier):
-            return rule(site)
-    site.refuse("the simulator does not implement this instruction")
+    return site.pick(_TCGEN05)(site)
 
 
 def _alloc(site: Site) -> LoweredInstruction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ptxbench.simulator.lower.image import LoweredInstruction
+from ptxbench.simulator.lower.image import LoweredInstruction, OperandKind, Slot
 from ptxbench.simulator.lower.site import NONE, Rules, Site
 from ptxbench.simulator.lower.spaces import (
     ATOMIC_OPS,
@@ -45,7 +45,15 @@ def _ld(site: Site) -> LoweredInstruction:
         extension = _extension(type_name, max(site.bits(element) for element in site.elements(d)))
     size = TYPES[type_name].bits // 8
     poll = semantics != "weak"
-    return site.emit("ld", destinations, site.memory(a), attributes=[space, size, count, extension, poll])
+    address = site.memory(a)
+    return site.emit(
+        "ld", destinations, address, attributes=[_access_space(space, address), size, count, extension, poll]
+    )
+
+
+def _access_space(space: Space, address: Slot) -> Space:
+    """Arguments of an inlined call lie in local memory; only a kernel's parameters have a space of their own."""
+    return Space.LOCAL if space is Space.PARAM and address.kind is not OperandKind.PARAM else space
 
 
 def _extension(type_name: str, bits: int) -> int:
@@ -68,7 +76,10 @@ def _st(site: Site) -> LoweredInstruction:
         sources = [site.source(b, type_name, wider=True)]
     else:
         sources = site.sources(b, type_name, count, wider=True)
-    return site.emit("st", site.memory(a), sources, attributes=[space, TYPES[type_name].bits // 8, count])
+    address = site.memory(a)
+    return site.emit(
+        "st", address, sources, attributes=[_access_space(space, address), TYPES[type_name].bits // 8, count]
+    )
 
 
 def _st_async(site: Site) -> LoweredInstruction:

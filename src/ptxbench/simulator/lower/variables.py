@@ -12,7 +12,7 @@ from ptxbench.simulator.lower.image import GlobalVariable
 from ptxbench.simulator.lower.scope import Symbol
 from ptxbench.simulator.lower.types import TYPES
 
-_MAX_BYTES = 2**32
+_MAX_BYTES = 2**30
 _DEFAULT_DYNAMIC_ALIGN = 16
 
 

@@ -81,6 +81,23 @@ Step setp_packed(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
+// The same with a result a half: attribute 2 or 0.
+template <class Compare, class T>
+Step set_packed(Warp& warp, const Insn& insn, u32 mask) {
+  const bool ftz = insn.attr[1];
+  const i32 boolean = insn.attr[0];
+  const u32 yes = u32(insn.attr[2]), third = boolean ? warp.pred(insn.ops[3]) : 0;
+  if (insn.ops[0].kind == Operand::kNone) return Step::kNext;
+  const u32 *a = warp.row(insn.ops[1].slot), *b = warp.row(insn.ops[2].slot);
+  const auto half = [=](int l, int shift) {
+    const bool result = Compare{}(comparable(T{u16(a[l] >> shift)}, ftz), comparable(T{u16(b[l] >> shift)}, ftz));
+    const bool c = third >> l & 1;
+    return (boolean == 1 ? result & c : boolean == 2 ? result | c : result ^ c) ? yes << shift : 0;
+  };
+  write_lanes<u32>(warp.row(insn.ops[0].slot), mask, [=](int l) { return half(l, 0) | half(l, 16); });
+  return Step::kNext;
+}
+
 template <class T>
 Step selp(Warp& warp, const Insn& insn, u32 mask) {
   if (insn.ops[0].kind == Operand::kNone) return Step::kNext;
@@ -105,7 +122,8 @@ Step slct(Warp& warp, const Insn& insn, u32 mask) {
 #define PTX_FLOAT(name, F)                                                                                      \
   PTX_COMPARE(name, F, "f32", f32), PTX_COMPARE(name, F, "f64", f64), PTX_COMPARE(name, F, "f16", f16),         \
       PTX_COMPARE(name, F, "bf16", bf16), {"setp." name ".f16x2", setp_packed<F, f16>},                         \
-      {"setp." name ".bf16x2", setp_packed<F, bf16>}
+      {"setp." name ".bf16x2", setp_packed<F, bf16>}, {"set." name ".f16x2", set_packed<F, f16>},               \
+      {"set." name ".bf16x2", set_packed<F, bf16>}
 #define PTX_SLCT(tag, T) {"slct." tag ".s32", slct<T, i32>}, {"slct." tag ".f32", slct<T, f32>}
 
 constexpr NamedHandler kTable[] = {

@@ -1,5 +1,5 @@
-// The C interface that the Python side calls. A program is immutable; every run has a context of its own, so runs may proceed in
-// parallel threads. No exception crosses this boundary.
+// The C interface that the Python side calls. A program is immutable; every run has a context of its own, so runs may
+// proceed in parallel threads. No exception crosses this boundary.
 #include <cstring>
 #include <exception>
 
@@ -11,7 +11,8 @@ namespace {
 
 // A run with what outlives its launches.
 struct Context {
-  Context(const Module& module, const Options& options, const std::atomic<int>& cancel) : run(module, options, cancel) {}
+  Context(const Module& module, const Options& options, const std::atomic<int>& cancel)
+      : run(module, options, cancel) {}
   Run run;
   std::string report;
 };
@@ -86,9 +87,16 @@ void ptx_place_global(Context* context, u64 address) { context->run.global_addre
 int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
   Run& run = context->run;
   const Kernel& kernel = run.module.kernels[how->kernel];
-  Launch launch{&run, &kernel, {how->grid[0], how->grid[1], how->grid[2]}, {how->block[0], how->block[1], how->block[2]},
-                {how->cluster[0], how->cluster[1], how->cluster[2]}, how->dynamic_shared, how->registers, &run.sites[how->kernel]};
-  if (kernel.param_bytes) run.memory.add({kParameterWindow, kernel.param_bytes, parameters, false, "the kernel parameters"});
+  Launch launch{&run,
+                &kernel,
+                {how->grid[0], how->grid[1], how->grid[2]},
+                {how->block[0], how->block[1], how->block[2]},
+                {how->cluster[0], how->cluster[1], how->cluster[2]},
+                how->dynamic_shared,
+                how->registers,
+                &run.sites[how->kernel]};
+  if (kernel.param_bytes)
+    run.memory.add({kParameterWindow, kernel.param_bytes, parameters, false, "the kernel parameters"});
   int faulted = 0;
   try {
     run_launch(run, launch, how->resident_clusters);
@@ -96,7 +104,8 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
     context->report = fault_json(fault);
     faulted = 1;
   } catch (const std::bad_alloc&) {
-    context->report = fault_json({FaultKind::kOutOfMemory, "the simulator ran out of host memory", "", i64(kernel.index)});
+    context->report =
+        fault_json({FaultKind::kOutOfMemory, "the simulator ran out of host memory", "", i64(kernel.index)});
     faulted = 1;
   }
   run.memory.remove(kParameterWindow);

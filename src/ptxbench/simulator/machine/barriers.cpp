@@ -1,7 +1,7 @@
 // Barriers of a CTA (bar, barrier), of a warp (bar.warp) and of a cluster (barrier.cluster).
 //
 // bar.sync, bar.arrive: operands = barrier, thread count or none
-// bar.red:              operands = destination, barrier, thread count or none, predicate; attribute: 0 popc, 1 and, 2 or
+// bar.red: operands = destination, barrier, thread count or none, predicate; attribute = 0 popc, 1 and, 2 or
 #include "machine.hpp"
 #include "waits.hpp"
 
@@ -18,7 +18,8 @@ NamedBarrier& barrier_of(Warp& warp, const Insn& insn, const Operand& operand) {
 u32 expected_threads(Warp& warp, const Insn& insn, const Operand& count) {
   if (count.kind == Operand::kNone) return warp.cta->live_warps * kLanes;
   const u32 threads = warp.row(count.slot)[__builtin_ctz(warp.live)];
-  if (!threads || threads % kLanes) warp.illegal(insn, format("thread count %u is not a positive multiple of 32", threads));
+  if (!threads || threads % kLanes)
+    warp.illegal(insn, format("thread count %u is not a positive multiple of 32", threads));
   if (threads > warp.launch->warps_per_cta() * kLanes)
     warp.illegal(insn, format("thread count %u exceeds the CTA's %u threads", threads, warp.launch->threads()));
   return threads;
@@ -26,7 +27,8 @@ u32 expected_threads(Warp& warp, const Insn& insn, const Operand& count) {
 
 void arrive(Warp& warp, const Insn& insn, NamedBarrier& barrier, u32 expected) {
   if (barrier.arrived && barrier.expected != expected)
-    warp.illegal(insn, format("arrives with thread count %u at a barrier that others joined with %u", expected, barrier.expected));
+    warp.illegal(insn, format("arrives with thread count %u at a barrier that others joined with %u", expected,
+                              barrier.expected));
   barrier.expected = expected;
   barrier.arrived += kLanes;
   warp.run->event();
@@ -123,7 +125,8 @@ std::string describe_barrier(Warp& warp, const Insn& insn, u32) {
   const u32 id = warp.row(insn.ops[reduces].slot)[__builtin_ctz(warp.live)];
   const NamedBarrier& barrier = warp.cta->barriers[id & 15];
   const bool all = insn.ops[reduces + 1].kind == Operand::kNone;
-  return format("barrier %u has %u of %u threads", id, barrier.arrived, all ? warp.cta->live_warps * kLanes : barrier.expected);
+  return format("barrier %u has %u of %u threads", id, barrier.arrived,
+                all ? warp.cta->live_warps * kLanes : barrier.expected);
 }
 
 std::string describe_cluster(Warp& warp, const Insn&, u32) {
@@ -132,10 +135,11 @@ std::string describe_cluster(Warp& warp, const Insn&, u32) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"bar.sync", bar_sync},   {"bar.arrive", bar_arrive},         {"bar.red", bar_red},
-    {"bar.warp", bar_warp},   {"cluster.arrive", cluster_arrive}, {"cluster.wait", cluster_wait},
+    {"bar.sync", bar_sync}, {"bar.arrive", bar_arrive},         {"bar.red", bar_red},
+    {"bar.warp", bar_warp}, {"cluster.arrive", cluster_arrive}, {"cluster.wait", cluster_wait},
 };
-constexpr Waiter kWaiters[] = {{bar_sync, describe_barrier}, {bar_red, describe_barrier}, {cluster_wait, describe_cluster}};
+constexpr Waiter kWaiters[] = {
+    {bar_sync, describe_barrier}, {bar_red, describe_barrier}, {cluster_wait, describe_cluster}};
 
 }  // namespace
 

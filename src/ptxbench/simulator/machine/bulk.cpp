@@ -4,7 +4,8 @@
 // bulk.share:   operands = shared destination, shared source, bytes, mbarrier (shared::cta to shared::cluster)
 // bulk.store:   operands = global destination, shared source, bytes
 // bulk.reduce, bulk.share.reduce: as store and share; attributes = operation, type
-// st.async, red.async: operands = shared destination, mbarrier, values; attributes = bytes of a value or (operation, type)
+// st.async:     operands = shared destination, mbarrier, values; attribute = bytes of a value
+// red.async:    operands = shared destination, mbarrier, value; attributes = operation, type
 #include <array>
 #include <cstring>
 #include <memory>
@@ -22,7 +23,8 @@ u32 value_of(const Warp& warp, const Operand& operand, u32 lane) { return warp.r
 
 u32 checked_size(const Place& place, const Operand& operand) {
   const u32 bytes = value_of(*place.warp, operand, place.lane);
-  if (!bytes || bytes % kBulkAlign) place.warp->illegal(*place.insn, format("size %u is not a positive multiple of 16", bytes));
+  if (!bytes || bytes % kBulkAlign)
+    place.warp->illegal(*place.insn, format("size %u is not a positive multiple of 16", bytes));
   return bytes;
 }
 
@@ -48,7 +50,9 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
     count_bytes(place, bytes);
     warp.run->defer({Deferred::kCopy, place, true, [=] {
                        const u8* data = global_at(place, source, bytes, kBulkAlign, Access::kRead);
-                       for_lanes(ranks, [&](u32 rank) { deliver(place, data, at_rank(destination, rank), bytes, at_rank(barrier, rank)); });
+                       for_lanes(ranks, [&](u32 rank) {
+                         deliver(place, data, at_rank(destination, rank), bytes, at_rank(barrier, rank));
+                       });
                      }});
   });
   return Step::kNext;
@@ -143,8 +147,9 @@ Step remote(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"bulk.load", load},           {"bulk.share", share<false>},   {"bulk.share.reduce", share<true>}, {"bulk.store", store<false>},
-    {"bulk.reduce", store<true>},  {"bulk.prefetch", prefetch},    {"st.async", remote<false>},        {"red.async", remote<true>},
+    {"bulk.load", load},          {"bulk.share", share<false>}, {"bulk.share.reduce", share<true>},
+    {"bulk.store", store<false>}, {"bulk.reduce", store<true>}, {"bulk.prefetch", prefetch},
+    {"st.async", remote<false>},  {"red.async", remote<true>},
 };
 
 }  // namespace

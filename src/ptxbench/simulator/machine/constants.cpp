@@ -9,11 +9,47 @@ namespace {
 
 // In the order of lower/image.py's SPECIAL_REGISTERS.
 enum Special : u64 {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ, kLaneid,
-  kWarpid, kNwarpid, kSmid, kNsmid, kGridid, kClusteridX, kClusteridY, kClusteridZ, kNclusteridX, kNclusteridY,
-  kNclusteridZ, kClusterCtaidX, kClusterCtaidY, kClusterCtaidZ, kClusterNctaidX, kClusterNctaidY, kClusterNctaidZ,
-  kClusterCtarank, kClusterNctarank, kIsExplicitCluster, kLanemaskEq, kLanemaskLt, kLanemaskLe, kLanemaskGt,
-  kLanemaskGe, kDynamicSmemSize, kTotalSmemSize, kAggrSmemSize,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kSmid,
+  kNsmid,
+  kGridid,
+  kClusteridX,
+  kClusteridY,
+  kClusteridZ,
+  kNclusteridX,
+  kNclusteridY,
+  kNclusteridZ,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterCtarank,
+  kClusterNctarank,
+  kIsExplicitCluster,
+  kLanemaskEq,
+  kLanemaskLt,
+  kLanemaskLe,
+  kLanemaskGt,
+  kLanemaskGe,
+  kDynamicSmemSize,
+  kTotalSmemSize,
+  kAggrSmemSize,
 };
 
 u32 part(const Dim3& dims, u64 axis) { return axis == 0 ? dims.x : axis == 1 ? dims.y : dims.z; }
@@ -28,22 +64,36 @@ u64 special(const Warp& warp, u64 which, u32 lane) {
                          cta.rank / launch.cluster.x / launch.cluster.y};
   const u32 shared = cta.shared_bytes - kReservedShared;
   switch (which) {
-    case kTidX: case kTidY: case kTidZ: return thread[which - kTidX];
-    case kNtidX: case kNtidY: case kNtidZ: return part(launch.block, which - kNtidX);
-    case kCtaidX: case kCtaidY: case kCtaidZ: return cta.id[which - kCtaidX];
-    case kNctaidX: case kNctaidY: case kNctaidZ: return part(launch.grid, which - kNctaidX);
+    case kTidX:
+    case kTidY:
+    case kTidZ: return thread[which - kTidX];
+    case kNtidX:
+    case kNtidY:
+    case kNtidZ: return part(launch.block, which - kNtidX);
+    case kCtaidX:
+    case kCtaidY:
+    case kCtaidZ: return cta.id[which - kCtaidX];
+    case kNctaidX:
+    case kNctaidY:
+    case kNctaidZ: return part(launch.grid, which - kNctaidX);
     case kLaneid: return lane;
     case kWarpid: return warp.index;
     case kNwarpid: return 64;
     case kSmid: return (cta.cluster->index * launch.ctas_per_cluster() + cta.rank) % warp.run->options.sm_count;
     case kNsmid: return warp.run->options.sm_count;
     case kGridid: return 1;
-    case kClusteridX: case kClusteridY: case kClusteridZ:
-      return cta.id[which - kClusteridX] / part(launch.cluster, which - kClusteridX);
-    case kNclusteridX: case kNclusteridY: case kNclusteridZ:
-      return part(launch.grid, which - kNclusteridX) / part(launch.cluster, which - kNclusteridX);
-    case kClusterCtaidX: case kClusterCtaidY: case kClusterCtaidZ: return within[which - kClusterCtaidX];
-    case kClusterNctaidX: case kClusterNctaidY: case kClusterNctaidZ: return part(launch.cluster, which - kClusterNctaidX);
+    case kClusteridX:
+    case kClusteridY:
+    case kClusteridZ: return cta.id[which - kClusteridX] / part(launch.cluster, which - kClusteridX);
+    case kNclusteridX:
+    case kNclusteridY:
+    case kNclusteridZ: return part(launch.grid, which - kNclusteridX) / part(launch.cluster, which - kNclusteridX);
+    case kClusterCtaidX:
+    case kClusterCtaidY:
+    case kClusterCtaidZ: return within[which - kClusterCtaidX];
+    case kClusterNctaidX:
+    case kClusterNctaidY:
+    case kClusterNctaidZ: return part(launch.cluster, which - kClusterNctaidX);
     case kClusterCtarank: return cta.rank;
     case kClusterNctarank: return launch.ctas_per_cluster();
     case kIsExplicitCluster: return launch.ctas_per_cluster() > 1 ? kFullMask : 0;

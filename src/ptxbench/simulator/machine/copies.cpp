@@ -85,7 +85,8 @@ void perform(AsyncCopy& copy, u32 lane) {
   const Location to = shared_at(place, copy.to[lane], copy.bytes, copy.bytes, Scope::kCta);
   const u32 source_bytes = copy.source_bytes[lane];
   std::memset(to.data + source_bytes, 0, copy.bytes - source_bytes);
-  if (source_bytes) std::memcpy(to.data, global_at(place, copy.from[lane], source_bytes, copy.bytes, Access::kRead), source_bytes);
+  if (source_bytes)
+    std::memcpy(to.data, global_at(place, copy.from[lane], source_bytes, copy.bytes, Access::kRead), source_bytes);
   to.cta->wrote_generic(to.offset, copy.bytes, *place.warp);
   copy.pending &= ~(1u << lane);
   place.warp->run->event();
@@ -113,7 +114,8 @@ Step cp_async(Warp& warp, const Insn& insn, u32 mask) {
     copy.from[lane] = address_of(warp, insn.ops[1], lane);
     copy.group[lane] = state.group[lane];
     u32 source_bytes = insn.ops[2].kind == Operand::kNone ? copy.bytes : warp.row(insn.ops[2].slot)[lane];
-    if (source_bytes > copy.bytes) warp.illegal(insn, format("source size %u exceeds the copy size %u", source_bytes, copy.bytes));
+    if (source_bytes > copy.bytes)
+      warp.illegal(insn, format("source size %u exceeds the copy size %u", source_bytes, copy.bytes));
     if (insn.ops[3].kind == Operand::kPred && (warp.pred(insn.ops[3]) >> lane & 1)) source_bytes = 0;
     copy.source_bytes[lane] = source_bytes;
   });
@@ -170,7 +172,8 @@ void leave_async_copies(Warp& warp) {
   u32 limit[kLanes];
   std::fill_n(limit, kLanes, ~0u);
   for (const AsyncCopy& copy : warp.copies->async)
-    warp.run->hazard(HazardKind::kUnwaitedAsyncCopy, copy.place, [] { return "was not waited for when its thread exited"; });
+    warp.run->hazard(HazardKind::kUnwaitedAsyncCopy, copy.place,
+                     [] { return "was not waited for when its thread exited"; });
   complete_groups(warp, kFullMask, limit);
 }
 

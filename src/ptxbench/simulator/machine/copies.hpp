@@ -25,7 +25,7 @@ struct BulkGroups {
 // One cp.async instruction. Lanes complete on their own.
 struct AsyncCopy {
   Place place;
-  u32 pending = 0;         // lanes
+  u32 pending = 0;  // lanes
   u32 bytes = 0;
   u32 group[kLanes] = {};  // number of the lane's group
   u32 to[kLanes] = {};     // shared-window addresses
@@ -36,7 +36,7 @@ struct AsyncCopy {
 struct CopyState {
   std::map<u32, BulkGroups> bulk;  // by lane
   std::vector<AsyncCopy> async;
-  u32 group[kLanes] = {};          // the lane's open cp.async group
+  u32 group[kLanes] = {};  // the lane's open cp.async group
 };
 
 CopyState& copies_of(Warp& warp);

@@ -30,7 +30,9 @@ Step setmaxnreg(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"fence.proxy.async", proxy_async}, {"fence", memory_fence}, {"setmaxnreg", setmaxnreg},
+    {"fence.proxy.async", proxy_async},
+    {"fence", memory_fence},
+    {"setmaxnreg", setmaxnreg},
 };
 
 }  // namespace

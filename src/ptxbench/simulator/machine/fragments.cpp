@@ -35,7 +35,8 @@ Step ldmatrix(Warp& warp, const Insn& insn, u32 mask) {
       }
     }
   for (u32 matrix = 0; matrix < count; ++matrix)
-    if (insn.ops[matrix].kind == Operand::kRow) std::memcpy(warp.row(insn.ops[matrix].slot), registers[matrix], sizeof registers[matrix]);
+    if (insn.ops[matrix].kind == Operand::kRow)
+      std::memcpy(warp.row(insn.ops[matrix].slot), registers[matrix], sizeof registers[matrix]);
   return Step::kNext;
 }
 

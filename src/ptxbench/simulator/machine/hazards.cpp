@@ -28,20 +28,24 @@ const HazardInfo& hazard_info(HazardKind kind) {
       {"uninitialised_tensor_memory_read", true,
        "Wait on the mbarrier of tcgen05.commit before reading, and clear the accumulator with the first product."},
       {"missing_async_proxy_fence", false,
-       "Put fence.proxy.async after the ordinary stores and before the barrier that hands the data to the async proxy."},
+       "Put fence.proxy.async after the ordinary stores and before the barrier that hands the data to the async "
+       "proxy."},
       {"missing_wgmma_fence", false,
        "Put wgmma.fence.sync.aligned between the last access to these registers and wgmma.mma_async."},
       {"unwaited_bulk_store", false,
-       "Let the thread that issued the stores run cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 before it exits."},
+       "Let the thread that issued the stores run cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 before it "
+       "exits."},
       {"copy_in_flight_at_exit", false,
        "Wait on the mbarrier of every bulk copy before the CTA that receives it exits."},
       {"unwaited_wgmma", false, "Run wgmma.commit_group and wgmma.wait_group 0 before the warp exits."},
       {"tensor_memory_not_deallocated", false, "Run tcgen05.dealloc on every allocation before the CTA exits."},
-      {"unwaited_tensor_load", false, "Put tcgen05.wait::ld.sync.aligned between tcgen05.ld and the first use of its registers."},
+      {"unwaited_tensor_load", false,
+       "Put tcgen05.wait::ld.sync.aligned between tcgen05.ld and the first use of its registers."},
       {"product_in_flight_at_exit", false, "Wait on the mbarrier of tcgen05.commit before the CTA exits."},
       {"unwaited_async_copy", false, "Wait with cp.async.wait_all (or commit and wait_group) before the thread exits."},
       {"inactive_lane_read", true, "Make every lane that is read take part (membermask and control flow must agree)."},
-      {"unwaited_tensor_store", false, "Put tcgen05.wait::st.sync.aligned after tcgen05.st and before the fence that hands the data on."},
+      {"unwaited_tensor_store", false,
+       "Put tcgen05.wait::st.sync.aligned after tcgen05.st and before the fence that hands the data on."},
   };
   return kTable[size_t(kind)];
 }

@@ -11,8 +11,16 @@ namespace ptx {
 
 // Names of ptxbench.core.FaultKind.
 enum class FaultKind : u8 {
-  kImpossibleLaunch, kIllegalAddress, kMisalignedAddress, kIllegalInstruction, kTrap, kOutOfMemory, kDeadlock,
-  kTimeLimit, kStrayWrite, kCancelled,
+  kImpossibleLaunch,
+  kIllegalAddress,
+  kMisalignedAddress,
+  kIllegalInstruction,
+  kTrap,
+  kOutOfMemory,
+  kDeadlock,
+  kTimeLimit,
+  kStrayWrite,
+  kCancelled,
 };
 std::string_view fault_name(FaultKind kind);
 
@@ -32,9 +40,19 @@ struct Fault {
 };
 
 enum class HazardKind : u8 {
-  kUninitialisedShared, kUninitialisedTensorMemory, kMissingProxyFence, kMissingWgmmaFence, kUnwaitedBulkStore,
-  kUnfinishedCopy, kUnwaitedWgmma, kTensorMemoryLeak, kUnwaitedTensorLoad, kUnfinishedProduct, kUnwaitedAsyncCopy,
-  kInactiveLaneRead, kUnwaitedTensorStore,
+  kUninitialisedShared,
+  kUninitialisedTensorMemory,
+  kMissingProxyFence,
+  kMissingWgmmaFence,
+  kUnwaitedBulkStore,
+  kUnfinishedCopy,
+  kUnwaitedWgmma,
+  kTensorMemoryLeak,
+  kUnwaitedTensorLoad,
+  kUnfinishedProduct,
+  kUnwaitedAsyncCopy,
+  kInactiveLaneRead,
+  kUnwaitedTensorStore,
 };
 
 struct HazardInfo {

@@ -1,63 +1,109 @@
 #include "json.hpp"
 
+#include <concepts>
+
 namespace ptx {
 namespace {
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (u8(c) < 0x20)
-      out += format("\\u%04x", u8(c));
-    else
-      out += c;
+// Builds JSON text; commas are put where they belong.
+class Writer {
+ public:
+  Writer& open(char bracket) {
+    separate();
+    text_ += bracket;
+    fresh_ = true;
+    return *this;
   }
-  return out + '"';
-}
-
-template <class Items, class Print>
-std::string list(const Items& items, Print print) {
-  std::string out = "[";
-  for (const auto& item : items) {
-    const std::string text = print(item);
-    if (text.empty()) continue;
-    if (out.size() > 1) out += ',';
-    out += text;
+  Writer& close(char bracket) {
+    text_ += bracket;
+    fresh_ = false;
+    return *this;
   }
-  return out + ']';
+  Writer& key(std::string_view name) {
+    value(name);
+    text_ += ':';
+    fresh_ = true;
+    return *this;
+  }
+  Writer& value(std::string_view text) {
+    separate();
+    text_ += '"';
+    for (const char c : text) {
+      if (c == '"' || c == '\\')
+        text_ += '\\', text_ += c;
+      else if (u8(c) < 0x20)
+        text_ += format("\\u%04x", u8(c));
+      else
+        text_ += c;
+    }
+    text_ += '"';
+    return *this;
+  }
+  Writer& value(std::integral auto number) {
+    separate();
+    text_ += std::to_string(number);
+    return *this;
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void separate() {
+    if (!fresh_) text_ += ',';
+    fresh_ = false;
+  }
+  std::string text_;
+  bool fresh_ = true;
+};
+
+void write_site(Writer& out, size_t kernel, size_t position, const Site& site) {
+  out.open('[')
+      .value(kernel)
+      .value(position)
+      .value(site.executed)
+      .value(site.threads)
+      .value(site.flops)
+      .value(site.bytes);
+  out.value(std::string_view(site.dtype)).close(']');
 }
 
-std::string number(u64 value) { return std::to_string(value); }
-
-std::string site_json(size_t kernel, size_t position, const Site& site) {
-  return "[" + number(kernel) + "," + number(position) + "," + number(site.executed) + "," + number(site.threads) + "," +
-         number(site.flops) + "," + number(site.bytes) + "," + quoted(site.dtype) + "]";
-}
-
-std::string hazard_json(const Hazard& hazard) {
+void write_hazard(Writer& out, const Hazard& hazard) {
   const HazardInfo& info = hazard_info(hazard.kind);
-  return "{\"kind\":" + quoted(info.id) + ",\"race\":" + (info.race ? "true" : "false") + ",\"advice\":" + quoted(info.advice) +
-         ",\"kernel\":" + number(hazard.kernel) + ",\"position\":" + number(hazard.position) +
-         ",\"occurrences\":" + number(hazard.occurrences) + ",\"detail\":" + quoted(hazard.detail) + "}";
+  out.open('{').key("kind").value(info.id).key("race").value(u32(info.race)).key("advice").value(info.advice);
+  out.key("kernel")
+      .value(hazard.kernel)
+      .key("position")
+      .value(hazard.position)
+      .key("occurrences")
+      .value(hazard.occurrences);
+  out.key("detail").value(std::string_view(hazard.detail)).close('}');
 }
 
 }  // namespace
 
 std::string fault_json(const Fault& fault) {
-  return "{\"kind\":" + quoted(fault_name(fault.kind)) + ",\"message\":" + quoted(fault.message) + ",\"advice\":" + quoted(fault.advice) +
-         ",\"kernel\":" + std::to_string(fault.kernel) + ",\"position\":" + std::to_string(fault.position) + ",\"detail\":" +
-         list(fault.detail, [](const FaultDetail& line) { return "[" + std::to_string(line.position) + "," + quoted(line.text) + "]"; }) + "}";
+  Writer out;
+  out.open('{').key("kind").value(fault_name(fault.kind)).key("message").value(std::string_view(fault.message));
+  out.key("advice")
+      .value(std::string_view(fault.advice))
+      .key("kernel")
+      .value(fault.kernel)
+      .key("position")
+      .value(fault.position);
+  out.key("detail").open('[');
+  for (const FaultDetail& line : fault.detail)
+    out.open('[').value(line.position).value(std::string_view(line.text)).close(']');
+  return out.close(']').close('}').take();
 }
 
 std::string run_json(const Run& run) {
-  std::string sites;
+  Writer out;
+  out.open('{').key("steps").value(run.steps).key("sites").open('[');
   for (size_t kernel = 0; kernel < run.sites.size(); ++kernel)
     for (size_t position = 0; position < run.sites[kernel].size(); ++position)
-      if (run.sites[kernel][position].executed)
-        sites += (sites.empty() ? "" : ",") + site_json(kernel, position, run.sites[kernel][position]);
-  return "{\"steps\":" + number(run.steps) + ",\"sites\":[" + sites + "],\"hazards\":" +
-         list(run.hazards, [](const auto& entry) { return hazard_json(entry.second); }) + "}";
+      if (run.sites[kernel][position].executed) write_site(out, kernel, position, run.sites[kernel][position]);
+  out.close(']').key("hazards").open('[');
+  for (const auto& [key, hazard] : run.hazards) write_hazard(out, hazard);
+  return out.close(']').close('}').take();
 }
 
 }  // namespace ptx

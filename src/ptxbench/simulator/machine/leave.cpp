@@ -23,7 +23,8 @@ void leave_cluster(Cluster& cluster) {
     const Deferred work = std::move(cluster.deferred.front());
     cluster.deferred.pop_front();
     if (work.matters && work.kind == Deferred::kCopy)
-      cluster.launch->run->hazard(HazardKind::kUnfinishedCopy, work.place, [] { return "had not completed when the last CTA of its cluster exited"; });
+      cluster.launch->run->hazard(HazardKind::kUnfinishedCopy, work.place,
+                                  [] { return "had not completed when the last CTA of its cluster exited"; });
     work.complete();
   }
   for (auto& cta : cluster.ctas) leave_tensor_memory(*cta);

@@ -20,7 +20,10 @@ struct LoadForm {
 
 u64 extend(u64 value, u32 bytes, Extension extension) {
   if (extension == kZero) return value;
-  const i64 wide = bytes == 1 ? i64(i8(value)) : bytes == 2 ? i64(i16(value)) : bytes == 4 ? i64(i32(value)) : i64(value);
+  const i64 wide = bytes == 1   ? i64(i8(value))
+                   : bytes == 2 ? i64(i16(value))
+                   : bytes == 4 ? i64(i32(value))
+                                : i64(value);
   return extension == kSign16 ? u64(wide) & 0xffff : extension == kSign32 ? u64(wide) & 0xffffffff : u64(wide);
 }
 
@@ -73,14 +76,13 @@ bool load_shared_words(Warp& warp, const Insn& insn, u32 mask) {
     invalid |= u32(flags != 0x01010101u) << lane;
     std::memcpy(&destination[lane], cta.shared_data(at), 4);
   });
-  for_lanes(invalid, [&](u32 lane) {
-    cta.check_initialised({&warp, &insn, lane}, address[lane] + offset - base, 4);
-  });
+  for_lanes(invalid, [&](u32 lane) { cta.check_initialised({&warp, &insn, lane}, address[lane] + offset - base, 4); });
   return true;
 }
 
 Step ld(Warp& warp, const Insn& insn, u32 mask) {
-  const LoadForm form{Space(insn.attr[0]), u32(insn.attr[1]), u32(insn.attr[2]), Extension(insn.attr[3]), insn.attr[4] != 0};
+  const LoadForm form{Space(insn.attr[0]), u32(insn.attr[1]), u32(insn.attr[2]), Extension(insn.attr[3]),
+                      insn.attr[4] != 0};
   const Operand& address = insn.ops[form.count];
   if (form.poll) warp.yield();
   if (form.space == Space::kSharedCta && form.bytes == 4 && form.count == 1 && address.kind == Operand::kMem &&
@@ -193,8 +195,15 @@ Step getctarank(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"ld", ld},           {"st", st},     {"no_effect", no_effect}, {"createpolicy", createpolicy}, {"cvta", cvta}, {"cvta.to", cvta_to},
-    {"isspacep", isspacep}, {"mapa", mapa}, {"getctarank", getctarank},
+    {"ld", ld},
+    {"st", st},
+    {"no_effect", no_effect},
+    {"createpolicy", createpolicy},
+    {"cvta", cvta},
+    {"cvta.to", cvta_to},
+    {"isspacep", isspacep},
+    {"mapa", mapa},
+    {"getctarank", getctarank},
 };
 
 }  // namespace

@@ -22,8 +22,14 @@ AlignedWords::AlignedWords(size_t words, u32 fill) : size_(words) {
 void AlignedWords::Free::operator()(u32* p) const { std::free(p); }
 
 Warp::Warp(Cta& owner, u32 number, u32 lane_mask)
-    : live(lane_mask), lanes(lane_mask), index(number), rows_count(owner.cluster->launch->kernel->rows), cta(&owner),
-      launch(owner.cluster->launch), run(launch->run), local(size_t(launch->kernel->local_bytes) * kLanes, 0xd5),
+    : live(lane_mask),
+      lanes(lane_mask),
+      index(number),
+      rows_count(owner.cluster->launch->kernel->rows),
+      cta(&owner),
+      launch(owner.cluster->launch),
+      run(launch->run),
+      local(size_t(launch->kernel->local_bytes) * kLanes, 0xd5),
       storage_(size_t(rows_count) * kLanes, kPoison) {
   rows = storage_.data();
   registers = launch->registers;
@@ -42,9 +48,7 @@ void Warp::unwatch() {
   watch_list.clear();
 }
 
-std::string Warp::name() const {
-  return format("CTA (%u,%u,%u) warp %u", cta->id[0], cta->id[1], cta->id[2], index);
-}
+std::string Warp::name() const { return format("CTA (%u,%u,%u) warp %u", cta->id[0], cta->id[1], cta->id[2], index); }
 
 u64 Warp::state_hash() const {
   u64 hash = 0x9e3779b97f4a7c15ull;
@@ -121,9 +125,10 @@ void Cta::check_async_read(const Place& place, u32 offset, u32 bytes) {
     const Warp& writer = cluster->warp_of(u32(stamp & 0xffff) - 1);
     if (writer.proxy_fence > written || place.warp->proxy_fence > written) continue;
     place.warp->run->hazard(HazardKind::kMissingProxyFence, place, [&] {
-      return format("reads shared byte %u through the async proxy; %s wrote it with an ordinary store and no "
-                    "fence.proxy.async followed",
-                    granule * 16 - kReservedShared, writer.name().c_str());
+      return format(
+          "reads shared byte %u through the async proxy; %s wrote it with an ordinary store and no "
+          "fence.proxy.async followed",
+          granule * 16 - kReservedShared, writer.name().c_str());
     });
     return;
   }
@@ -146,11 +151,13 @@ Warp& Cluster::warp_of(u32 cluster_warp) {
 }
 
 Run::Run(const Module& program, const Options& how, const std::atomic<int>& cancel_flag)
-    : module(program), options(how), cancel(cancel_flag) {
+    : module(program),
+      options(how),
+      cancel(cancel_flag) {
   sites.resize(module.kernels.size());
   for (const Kernel& kernel : module.kernels) sites[kernel.index].resize(kernel.code.size());
-  deadline = std::chrono::steady_clock::now() +
-             std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(how.time_limit_s));
+  deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                    std::chrono::duration<double>(how.time_limit_s));
 }
 
 void Run::defer(Deferred work) {

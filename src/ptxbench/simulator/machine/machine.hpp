@@ -43,6 +43,7 @@ struct Split {
   u32 pc;
   u32 mask;
   State state = kReady;
+  i64 polled = -1;  // the last instruction that yielded here
 };
 
 // Memory of 64-byte aligned 32-bit words.
@@ -194,8 +195,8 @@ struct Cta {
   u32 id[3];
   u32 shared_bytes;  // including the reserved KiB
   AlignedWords shared;
-  std::vector<u8> valid;    // one a byte
-  std::vector<u64> dirty;   // one a 16-byte granule: proxy clock << 16 | writer + 1, or 0
+  std::vector<u8> valid;            // one a byte
+  std::vector<u64> dirty;           // one a 16-byte granule: proxy clock << 16 | writer + 1, or 0
   std::vector<u16> mbarrier_index;  // one an 8-byte granule: index into mbarriers plus one
   std::vector<MBarrier> mbarriers;
   std::vector<NamedBarrier> barriers;
@@ -261,9 +262,7 @@ struct Run {
   void event() { ++events; }
   // Completes work now, or leaves it to the scheduler if the schedule completes that kind late.
   void defer(Deferred work);
-  bool late(Deferred::Kind kind) const {
-    return kind == Deferred::kCopy ? options.late_copies : options.late_products;
-  }
+  bool late(Deferred::Kind kind) const { return kind == Deferred::kCopy ? options.late_copies : options.late_products; }
   template <class Detail>
   void hazard(HazardKind kind, const Place& place, Detail detail) {
     Hazard& found = find_hazard(kind, place);

@@ -21,7 +21,8 @@ void store(float* to, Vec value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Offset of the chunk at (row, k) from the descriptor's start: the canonical layouts of the PTX ISA (matrix descriptors).
+// Offset of the chunk at (row, k) from the descriptor's start: the canonical layouts of the PTX ISA (matrix
+// descriptors).
 u32 chunk_offset(const OperandTile& tile, u32 row, u32 k, u32 element_bytes) {
   const MatrixDescriptor& d = tile.descriptor;
   const u32 span = span_of(d.swizzle);
@@ -37,10 +38,11 @@ u32 chunk_offset(const OperandTile& tile, u32 row, u32 k, u32 element_bytes) {
 
 [[noreturn]] void outside(const Place& place, Cta& cta, u32 offset) {
   throw Fault{FaultKind::kIllegalAddress,
-              format("%s: a matrix descriptor leads to shared byte %lld, but CTA (%u,%u,%u) has %u bytes (%s)", place.insn->text.c_str(),
-                     (long long)offset - kReservedShared, cta.id[0], cta.id[1], cta.id[2], cta.shared_bytes - kReservedShared,
-                     place.warp->name().c_str()),
-              "Check start address, leading and stride offsets of the descriptor.", place.warp->launch->kernel->index, place.insn->position};
+              format("%s: a matrix descriptor leads to shared byte %lld, but CTA (%u,%u,%u) has %u bytes (%s)",
+                     place.insn->text.c_str(), (long long)offset - kReservedShared, cta.id[0], cta.id[1], cta.id[2],
+                     cta.shared_bytes - kReservedShared, place.warp->name().c_str()),
+              "Check start address, leading and stride offsets of the descriptor.", place.warp->launch->kernel->index,
+              place.insn->position};
 }
 
 const u8* chunk_at(const Place& place, Cta& cta, u32 offset) {
@@ -84,7 +86,8 @@ void multiply_rows(const RowProduct& product) {
       for (u32 r = 0; r < 4; ++r)
         for (u32 h = 0; h < 2; ++h) sum[r][h] = load<Vec16>(out + r * size_t(d_pitch) + column + 16 * h);
       for (u32 step = 0; step < k; ++step) {
-        const Vec16 right[2] = {load<Vec16>(b + step * size_t(b_pitch) + column), load<Vec16>(b + step * size_t(b_pitch) + column + 16)};
+        const Vec16 right[2] = {load<Vec16>(b + step * size_t(b_pitch) + column),
+                                load<Vec16>(b + step * size_t(b_pitch) + column + 16)};
         for (u32 r = 0; r < 4; ++r)
           for (u32 h = 0; h < 2; ++h) sum[r][h] += left[r * k + step] * right[h];
       }
@@ -94,7 +97,8 @@ void multiply_rows(const RowProduct& product) {
     for (; column < n; column += 8)
       for (u32 r = 0; r < 4; ++r) {
         Vec8 sum = load<Vec8>(out + r * size_t(d_pitch) + column);
-        for (u32 step = 0; step < k; ++step) sum += left[r * k + step] * load<Vec8>(b + step * size_t(b_pitch) + column);
+        for (u32 step = 0; step < k; ++step)
+          sum += left[r * k + step] * load<Vec8>(b + step * size_t(b_pitch) + column);
         store(out + r * size_t(d_pitch) + column, sum);
       }
   }
@@ -123,14 +127,16 @@ void pack_half(const float* in, u32 registers, u32* packed) {
   for (u32 i = 0; i < registers; ++i)
     for (u32 lane = 0; lane < kLanes; ++lane) {
       const u32 from = i / 2 * 4 + i % 2 * 2;
-      packed[i * kLanes + lane] = to_f16(in[from * kLanes + lane]).bits | u32(to_f16(in[(from + 1) * kLanes + lane]).bits) << 16;
+      packed[i * kLanes + lane] =
+          to_f16(in[from * kLanes + lane]).bits | u32(to_f16(in[(from + 1) * kLanes + lane]).bits) << 16;
     }
 }
 
 void spread_rows(const float* rows, u32 k, float* out) {
   for (u32 step = 0; step < k; ++step)
     for (u32 half = 0; half < 2; ++half)
-      for (u32 lane = 0; lane < kLanes; ++lane) out[(step * 2 + half) * kLanes + lane] = rows[(lane / 4 + 8 * half) * k + step];
+      for (u32 lane = 0; lane < kLanes; ++lane)
+        out[(step * 2 + half) * kLanes + lane] = rows[(lane / 4 + 8 * half) * k + step];
 }
 
 [[gnu::optimize("fp-contract=fast")]]

@@ -11,9 +11,7 @@ enum class Swizzle : u8 { kNone, k32, k64, k128 };
 constexpr u32 span_of(Swizzle swizzle) { return 16u << u32(swizzle); }
 
 // Where the 16-byte chunk that belongs at `offset` is stored: bits 4.. are xored with bits 7...
-constexpr u32 swizzled(u32 offset, Swizzle swizzle) {
-  return offset ^ ((offset >> 3) & (span_of(swizzle) - 16));
-}
+constexpr u32 swizzled(u32 offset, Swizzle swizzle) { return offset ^ ((offset >> 3) & (span_of(swizzle) - 16)); }
 
 // A matrix descriptor of wgmma or tcgen05, decoded. Offsets in bytes.
 struct MatrixDescriptor {
@@ -29,16 +27,16 @@ struct OperandTile {
   u32 first = 0, rows = 0, depth = 0;
 };
 
-// Reads a tile through the async proxy as floats: element (row, k) goes to out[row_index(row) * row_pitch + k * k_pitch], with rows
-// counted from the tile's first. Checks bounds, initialisation and proxy fences.
+// Reads a tile through the async proxy as floats: element (row, k) goes to out[row_index(row) * row_pitch + k *
+// k_pitch], with rows counted from the tile's first. Checks bounds, initialisation and proxy fences.
 struct PanelLayout {
   u32 row_pitch, k_pitch;
   bool interleave_columns = false;  // rows of a group of eight in the order 0 2 4 6 1 3 5 7 (accumulator fragments)
 };
 void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const PanelLayout& layout, float* out);
 
-// D[m][n] += sum over k of A[m][k] * B[k][n], k ascending, each step one fused multiply-add in fp32. N is a multiple of 8.
-// A is [m][k]; m is a multiple of 4.
+// D[m][n] += sum over k of A[m][k] * B[k][n], k ascending, each step one fused multiply-add in fp32. N is a multiple
+// of 8. A is [m][k]; m is a multiple of 4.
 struct RowProduct {
   const float* a;
   const float* b;
@@ -52,11 +50,12 @@ void multiply_rows(const RowProduct& product);
 // `a` is [k][2][32] (row l/4 + 8h for lane l), `b` is [k][n] with interleaved columns, `d` is [n/2][32].
 void multiply_fragments(const float* a, const float* b, float* d, u32 n, u32 k);
 
-// The operand fragments of a warp: register q of lane l holds row l/4 + 8(q%2) of A, columns from (l%4 + 4(q/2)) * e, where e is the
-// elements of a register. `registers` are [count][32]; rows go to [16][depth].
+// The operand fragments of a warp: register q of lane l holds row l/4 + 8(q%2) of A, columns from (l%4 + 4(q/2)) * e,
+// where e is the elements of a register. `registers` are [count][32]; rows go to [16][depth].
 void decode_fragment(Element element, const u32* registers, u32 count, u32 depth, float* rows);
 
-// f16 accumulators: register 2j+h packs columns 8j + 2(l%4) and the next of row l/4 + 8h; as floats they are two registers.
+// f16 accumulators: register 2j+h packs columns 8j + 2(l%4) and the next of row l/4 + 8h; as floats they are two
+// registers.
 void unpack_half(const u32* packed, u32 registers, float* out);
 void pack_half(const float* in, u32 registers, u32* packed);
 

@@ -1,8 +1,8 @@
 // mbarrier.*: arrival counts, transaction counts and phases.
 //
-// arrive:      operands = state or none, address, count or none, tx bytes or none; attributes = space, drop, no_complete
+// arrive: operands = state or none, address, count or none, tx bytes or none; attributes = space, drop, no_complete
 // expect_tx, complete_tx: operands = address, bytes; attribute = space
-// wait:        operands = predicate, address, state or parity; attributes = space, parity, blocking
+// wait: operands = predicate, address, state or parity; attributes = space, parity, blocking
 #include "mbarrier.hpp"
 
 #include <cstring>
@@ -18,8 +18,8 @@ constexpr i64 kMaxTx = (1 << 20) - 1;
 
 [[noreturn]] void fail(const Place& place, u32 address, const std::string& what, const char* advice) {
   throw Fault{FaultKind::kIllegalInstruction,
-              format("%s: the mbarrier at shared address 0x%x %s (%s, lane %u)", place.insn->text.c_str(), address, what.c_str(),
-                     place.warp->name().c_str(), place.lane),
+              format("%s: the mbarrier at shared address 0x%x %s (%s, lane %u)", place.insn->text.c_str(), address,
+                     what.c_str(), place.warp->name().c_str(), place.lane),
               advice, place.warp->launch->kernel->index, place.insn->position};
 }
 
@@ -44,9 +44,11 @@ Scope scope_of(const Insn& insn) { return Space(insn.attr[0]) == Space::kSharedC
 Step init(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
-    const u32 address = shared_address(place, insn.ops[0], Space(insn.attr[0])), count = warp.row(insn.ops[1].slot)[lane];
+    const u32 address = shared_address(place, insn.ops[0], Space(insn.attr[0])),
+              count = warp.row(insn.ops[1].slot)[lane];
     const Location word = shared_at(place, address, 8, 8, Scope::kCta);
-    if (!count || count > kMaxCount) fail(place, address, format("cannot expect %u arrivals", count), "Use a count from 1 to 2^20-1.");
+    if (!count || count > kMaxCount)
+      fail(place, address, format("cannot expect %u arrivals", count), "Use a count from 1 to 2^20-1.");
     u16& index = word.cta->mbarrier_index[word.offset / 8];
     if (!index) {
       word.cta->mbarriers.emplace_back();
@@ -83,9 +85,11 @@ Step arrive(Warp& warp, const Insn& insn, u32 mask) {
     if (insn.ops[0].kind == Operand::kRow64) warp.row64(insn.ops[0].slot)[lane] = token_of(barrier);
     if (insn.ops[3].kind != Operand::kNone) add_tx(place, address, barrier, i64(warp.row(insn.ops[3].slot)[lane]));
     if (no_complete && count >= barrier.pending)
-      fail(place, address, "would complete its phase by an arrival with .noComplete", "Drop .noComplete or arrive with a smaller count.");
+      fail(place, address, "would complete its phase by an arrival with .noComplete",
+           "Drop .noComplete or arrive with a smaller count.");
     if (drop) {
-      if (count > barrier.expected) fail(place, address, "has fewer expected arrivals than are dropped", "Check the counts.");
+      if (count > barrier.expected)
+        fail(place, address, "has fewer expected arrivals than are dropped", "Check the counts.");
       barrier.expected -= count;
     }
     mbarrier_arrive(place, address, scope_of(insn), count);
@@ -96,7 +100,8 @@ Step arrive(Warp& warp, const Insn& insn, u32 mask) {
 Step expect_tx(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
-    mbarrier_expect_tx(place, shared_address(place, insn.ops[0], Space(insn.attr[0])), scope_of(insn), i64(warp.row(insn.ops[1].slot)[lane]));
+    mbarrier_expect_tx(place, shared_address(place, insn.ops[0], Space(insn.attr[0])), scope_of(insn),
+                       i64(warp.row(insn.ops[1].slot)[lane]));
   });
   return Step::kNext;
 }
@@ -104,7 +109,8 @@ Step expect_tx(Warp& warp, const Insn& insn, u32 mask) {
 Step complete_tx(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
-    mbarrier_complete_tx(place, shared_address(place, insn.ops[0], Space(insn.attr[0])), scope_of(insn), i64(warp.row(insn.ops[1].slot)[lane]));
+    mbarrier_complete_tx(place, shared_address(place, insn.ops[0], Space(insn.attr[0])), scope_of(insn),
+                         i64(warp.row(insn.ops[1].slot)[lane]));
   });
   return Step::kNext;
 }
@@ -114,7 +120,8 @@ bool phase_done(Warp& warp, const Insn& insn, const MBarrier& barrier, u32 lane)
   return (barrier.phase & 1) != (warp.row(insn.ops[2].slot)[lane] & 1);
 }
 
-// test_wait and try_wait. A try_wait suspends its lanes until one of them is satisfied, or until the scheduler lets it give up.
+// test_wait and try_wait. A try_wait suspends its lanes until one of them is satisfied, or until the scheduler lets it
+// give up.
 Step wait(Warp& warp, const Insn& insn, u32 mask) {
   u32 done = 0;
   for_lanes(mask, [&](u32 lane) {
@@ -126,15 +133,14 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
     if (!warp.timed_out) return Step::kBlock;
     warp.timed_out = false;
   }
-  if (done != mask) warp.yield();
+  if (done != mask && !insn.attr[2]) warp.yield();
   warp.set_pred(insn.ops[0], mask, done);
   return Step::kNext;
 }
 
 Step pending_count(Warp& warp, const Insn& insn, u32 mask) {
-  for_lanes(mask, [&](u32 lane) {
-    warp.row(insn.ops[0].slot)[lane] = u32(warp.row64(insn.ops[1].slot)[lane]) & kMaxCount;
-  });
+  for_lanes(mask,
+            [&](u32 lane) { warp.row(insn.ops[0].slot)[lane] = u32(warp.row64(insn.ops[1].slot)[lane]) & kMaxCount; });
   return Step::kNext;
 }
 
@@ -144,17 +150,22 @@ std::string describe_wait(Warp& warp, const Insn& insn, u32 mask) {
   const u32 address = shared_address(place, insn.ops[1], Space(insn.attr[0]));
   const MBarrier& barrier = mbarrier_at(place, address, Scope::kCta);
   const u64 wanted = insn.attr[1] ? warp.row(insn.ops[2].slot)[lane] & 1 : warp.row64(insn.ops[2].slot)[lane] >> 20;
-  return format("mbarrier at shared byte %u (address 0x%x) is in phase %llu; waits for %s %llu to complete; %u of %u arrivals pending, "
-                "%lld transaction bytes outstanding",
-                (address & kOffsetMask) - kReservedShared, address, (unsigned long long)barrier.phase,
-                insn.attr[1] ? "the phase of parity" : "phase", (unsigned long long)wanted, barrier.pending, barrier.expected,
-                (long long)barrier.tx);
+  return format(
+      "mbarrier at shared byte %u (address 0x%x) is in phase %llu; waits for %s %llu to complete; %u of %u arrivals "
+      "pending, "
+      "%lld transaction bytes outstanding",
+      (address & kOffsetMask) - kReservedShared, address, (unsigned long long)barrier.phase,
+      insn.attr[1] ? "the phase of parity" : "phase", (unsigned long long)wanted, barrier.pending, barrier.expected,
+      (long long)barrier.tx);
 }
 
 constexpr NamedHandler kTable[] = {
-    {"mbarrier.init", init},           {"mbarrier.inval", inval},
-    {"mbarrier.arrive", arrive},       {"mbarrier.expect_tx", expect_tx},
-    {"mbarrier.complete_tx", complete_tx}, {"mbarrier.wait", wait},
+    {"mbarrier.init", init},
+    {"mbarrier.inval", inval},
+    {"mbarrier.arrive", arrive},
+    {"mbarrier.expect_tx", expect_tx},
+    {"mbarrier.complete_tx", complete_tx},
+    {"mbarrier.wait", wait},
     {"mbarrier.pending_count", pending_count},
 };
 constexpr Waiter kWaiters[] = {{wait, describe_wait, true}};
@@ -166,18 +177,22 @@ MBarrier& mbarrier_at(const Place& place, u32 address, Scope scope) {
   const u16 index = word.cta->mbarrier_index[word.offset / 8];
   if (!index || !word.cta->mbarriers[index - 1u].valid)
     fail(place, address, "was never initialised (or was invalidated)",
-         "Run mbarrier.init and make it visible (fence.mbarrier_init, then a CTA or cluster barrier) before any other use.");
+         "Run mbarrier.init and make it visible (fence.mbarrier_init, then a CTA or cluster barrier) before any other "
+         "use.");
   u64 content;
   std::memcpy(&content, word.data, 8);
   if (content != (kSignature ^ word.offset))
-    fail(place, address, "was overwritten by an ordinary store or a copy", "Keep data out of the barrier's eight bytes.");
+    fail(place, address, "was overwritten by an ordinary store or a copy",
+         "Keep data out of the barrier's eight bytes.");
   return word.cta->mbarriers[index - 1u];
 }
 
 void mbarrier_arrive(const Place& place, u32 address, Scope scope, u32 count) {
   MBarrier& barrier = mbarrier_at(place, address, scope);
   if (count > barrier.pending)
-    fail(place, address, format("gets %u arrivals but only %u of %u are pending in this phase", count, barrier.pending, barrier.expected),
+    fail(place, address,
+         format("gets %u arrivals but only %u of %u are pending in this phase", count, barrier.pending,
+                barrier.expected),
          "Make the count of mbarrier.init equal to the number of arrivals in a phase.");
   barrier.pending -= count;
   advance_if_complete(barrier);

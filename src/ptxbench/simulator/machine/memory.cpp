@@ -38,9 +38,10 @@ const Segment* GlobalMemory::near(u64 address) const {
 namespace {
 
 [[noreturn]] void fail(const Place& place, FaultKind kind, const std::string& what, std::string advice) {
-  throw Fault{kind,
-              format("%s: %s (%s, lane %u)", place.insn->text.c_str(), what.c_str(), place.warp->name().c_str(), place.lane),
-              std::move(advice), place.warp->launch->kernel->index, place.insn->position};
+  throw Fault{
+      kind,
+      format("%s: %s (%s, lane %u)", place.insn->text.c_str(), what.c_str(), place.warp->name().c_str(), place.lane),
+      std::move(advice), place.warp->launch->kernel->index, place.insn->position};
 }
 
 void check_alignment(const Place& place, u64 address, u32 align, const char* space) {
@@ -137,7 +138,8 @@ u32 shared_address(const Place& place, const Operand& operand, Space space) {
   const u64 address = address_of(*place.warp, operand, place.lane);
   const u64 window = space == Space::kGeneric ? kSharedWindow >> 32 : 0;
   if (address >> 32 != window)
-    fail(place, FaultKind::kIllegalAddress, format("0x%llx is not a shared memory address", (unsigned long long)address),
+    fail(place, FaultKind::kIllegalAddress,
+         format("0x%llx is not a shared memory address", (unsigned long long)address),
          space == Space::kGeneric ? "Use an address of shared memory."
                                   : "Convert a generic pointer with cvta.to.shared (__cvta_generic_to_shared) first.");
   return u32(address);

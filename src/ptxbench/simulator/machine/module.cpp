@@ -83,8 +83,11 @@ Insn read_instruction(Reader& in, u32 position) {
 
 u32 rows_of(const Operand& operand) {
   switch (operand.kind) {
-    case Operand::kRow: case Operand::kPred: case Operand::kMem: return 1;
-    case Operand::kRow64: case Operand::kMem64: return 2;
+    case Operand::kRow:
+    case Operand::kPred:
+    case Operand::kMem: return 1;
+    case Operand::kRow64:
+    case Operand::kMem64: return 2;
     case Operand::kRow128: return 4;
     default: return 0;
   }
@@ -92,7 +95,8 @@ u32 rows_of(const Operand& operand) {
 
 void check_slots(const Kernel& kernel) {
   const auto check = [&](i64 slot, u32 rows) {
-    if (slot < 0 || slot + rows > kernel.rows) throw std::invalid_argument("register row out of range in " + kernel.name);
+    if (slot < 0 || slot + rows > kernel.rows)
+      throw std::invalid_argument("register row out of range in " + kernel.name);
   };
   for (const Constant& constant : kernel.constants) check(constant.slot, constant.width == 64 ? 2 : 1);
   for (const Insn& insn : kernel.code) {
@@ -118,9 +122,9 @@ Kernel read_kernel(Reader& in, u32 index) {
   Kernel kernel;
   kernel.index = index;
   kernel.name = in.text();
-  for (u32* field : {&kernel.param_bytes, &kernel.static_shared, &kernel.dynamic_align, &kernel.local_bytes, &kernel.rows,
-                     &kernel.cluster[0], &kernel.cluster[1], &kernel.cluster[2], &kernel.max_threads,
-                     &kernel.max_registers})
+  for (u32* field :
+       {&kernel.param_bytes, &kernel.static_shared, &kernel.dynamic_align, &kernel.local_bytes, &kernel.rows,
+        &kernel.cluster[0], &kernel.cluster[1], &kernel.cluster[2], &kernel.max_threads, &kernel.max_registers})
     *field = in.get<u32>();
   kernel.constants.resize(in.get<u32>());
   for (Constant& constant : kernel.constants) {

@@ -10,7 +10,13 @@ namespace ptx {
 
 struct Constant {
   enum Kind : u8 {
-    kImmediate, kSpecial, kParameterAddress, kShared, kDynamicShared, kLocal, kGlobal,
+    kImmediate,
+    kSpecial,
+    kParameterAddress,
+    kShared,
+    kDynamicShared,
+    kLocal,
+    kGlobal,
   };
   i32 slot;
   u8 width;  // bits: 1, 32 or 64

@@ -48,8 +48,13 @@ u16 bfloat_result(AtomicOp op, u64 old, u64 b) {
 
 u32 bytes_of(AtomicType type) {
   switch (type) {
-    case AtomicType::kB16: case AtomicType::kF16: case AtomicType::kBf16: return 2;
-    case AtomicType::kB64: case AtomicType::kU64: case AtomicType::kS64: case AtomicType::kF64: return 8;
+    case AtomicType::kB16:
+    case AtomicType::kF16:
+    case AtomicType::kBf16: return 2;
+    case AtomicType::kB64:
+    case AtomicType::kU64:
+    case AtomicType::kS64:
+    case AtomicType::kF64: return 8;
     default: return 4;
   }
 }
@@ -57,8 +62,10 @@ u32 bytes_of(AtomicType type) {
 u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c) {
   switch (type) {
     case AtomicType::kB16: return integer_result<u16>(op, u16(old), u16(b), u16(c));
-    case AtomicType::kB32: case AtomicType::kU32: return integer_result<u32>(op, u32(old), u32(b), u32(c));
-    case AtomicType::kB64: case AtomicType::kU64: return integer_result<u64>(op, old, b, c);
+    case AtomicType::kB32:
+    case AtomicType::kU32: return integer_result<u32>(op, u32(old), u32(b), u32(c));
+    case AtomicType::kB64:
+    case AtomicType::kU64: return integer_result<u64>(op, old, b, c);
     case AtomicType::kS32: return u32(integer_result<i32>(op, i32(old), i32(b), i32(c)));
     case AtomicType::kS64: return u64(integer_result<i64>(op, i64(old), i64(b), i64(c)));
     case AtomicType::kF16: return half_result(op, old, b);
@@ -67,7 +74,8 @@ u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c) {
     case AtomicType::kBf16x2: return bfloat_result(op, old, b) | u32(bfloat_result(op, old >> 16, b >> 16)) << 16;
     case AtomicType::kF32:
       return std::bit_cast<u32>(float_result(op, std::bit_cast<float>(u32(old)), std::bit_cast<float>(u32(b))));
-    case AtomicType::kF64: return std::bit_cast<u64>(float_result(op, std::bit_cast<double>(old), std::bit_cast<double>(b)));
+    case AtomicType::kF64:
+      return std::bit_cast<u64>(float_result(op, std::bit_cast<double>(old), std::bit_cast<double>(b)));
   }
   return old;
 }

@@ -9,8 +9,8 @@ constexpr u32 kSliceInstructions = 1024;
 // Rounds without any visible change after which warps that poll count as waiting.
 constexpr u32 kQuietRounds = 16;
 
-// Brent's cycle detection on the states at the ends of time slices: while nothing visible changes, a warp that comes back to
-// an earlier state repeats itself for ever.
+// Brent's cycle detection on the states at the ends of time slices: while nothing visible changes, a warp that comes
+// back to an earlier state repeats itself for ever.
 bool repeats(Warp& warp, u64 events) {
   const u64 hash = warp.state_hash();
   if (warp.saved_event != events) {
@@ -32,7 +32,10 @@ bool repeats(Warp& warp, u64 events) {
 }  // namespace
 
 Scheduler::Scheduler(Run& run, Launch& launch, u32 resident_clusters)
-    : run_(run), launch_(launch), resident_clusters_(std::max(resident_clusters, 1u)), random_(run.options.seed) {}
+    : run_(run),
+      launch_(launch),
+      resident_clusters_(std::max(resident_clusters, 1u)),
+      random_(run.options.seed) {}
 
 void Scheduler::admit() {
   auto cluster = std::make_unique<Cluster>(launch_, next_cluster_++);
@@ -150,13 +153,16 @@ void Scheduler::expire_waits() {
 void Scheduler::check_limits() const {
   if (run_.cancel.load(std::memory_order_relaxed)) throw Fault{FaultKind::kCancelled, "cancelled", ""};
   if (run_.steps > run_.options.step_limit)
-    throw Fault{FaultKind::kTimeLimit, format("the run exceeded %llu warp instructions", (unsigned long long)run_.options.step_limit),
+    throw Fault{FaultKind::kTimeLimit,
+                format("the run exceeded %llu warp instructions", (unsigned long long)run_.options.step_limit),
                 "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
   if (std::chrono::steady_clock::now() > run_.deadline)
     throw Fault{FaultKind::kTimeLimit, format("the run exceeded %g s", run_.options.time_limit_s),
                 "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
 }
 
-void run_launch(Run& run, Launch& launch, u32 resident_clusters) { Scheduler(run, launch, resident_clusters).run_all(); }
+void run_launch(Run& run, Launch& launch, u32 resident_clusters) {
+  Scheduler(run, launch, resident_clusters).run_all();
+}
 
 }  // namespace ptx

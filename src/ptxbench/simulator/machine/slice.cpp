@@ -1,8 +1,8 @@
 // One warp's time slice: divergence, reconvergence and the effect of each step.
 //
-// Lanes at the same program counter run together; of several groups the lowest program counter runs first, so that groups
-// meet again where control flow joins. A group that waits keeps the groups behind it waiting, as on hardware, until
-// nothing else can proceed; then every group may run on its own (independent thread scheduling).
+// Lanes at the same program counter run together; of several groups the lowest program counter runs first, so that
+// groups meet again where control flow joins. A group that waits keeps the groups behind it waiting, as on hardware,
+// until nothing else can proceed; then every group may run on its own (independent thread scheduling).
 #include <algorithm>
 
 #include "scheduler.hpp"
@@ -49,8 +49,13 @@ void check_watched(Warp& warp, const Insn& insn) {
 class SplitRunner {
  public:
   SplitRunner(Warp& warp, size_t number, u32& budget)
-      : warp_(warp), number_(number), budget_(budget), code_(warp.launch->kernel->code),
-        sites_(*warp.launch->sites), pc_(warp.splits[number].pc), active_(warp.splits[number].mask) {
+      : warp_(warp),
+        number_(number),
+        budget_(budget),
+        code_(warp.launch->kernel->code),
+        sites_(*warp.launch->sites),
+        pc_(warp.splits[number].pc),
+        active_(warp.splits[number].mask) {
     for (const Split& other : warp.splits)
       if (other.pc > pc_) meet_ = std::min(meet_, other.pc);
   }
@@ -82,6 +87,7 @@ class SplitRunner {
       if (warp_.yielded) {
         warp_.yielded = false;
         store(Split::kYielded);
+        warp_.splits[number_].polled = i64(pc_) - 1;
         return executed;
       }
       if (pc_ >= meet_) break;
@@ -93,7 +99,7 @@ class SplitRunner {
  private:
   void store(Split::State state) {
     Split& split = warp_.splits[number_];
-    split = {pc_, active_, state};
+    split.pc = pc_, split.mask = active_, split.state = state;
   }
 
   void count(u32 mask) {

@@ -13,9 +13,9 @@ struct TensorMap {
   u32 magic;
   u8 rank;
   u8 element_bytes;
-  u8 swizzle;       // Swizzle
-  u8 nan_fill;      // out-of-bounds elements are NaN instead of zero
-  u8 reduce_type;   // AtomicType of reductions
+  u8 swizzle;      // Swizzle
+  u8 nan_fill;     // out-of-bounds elements are NaN instead of zero
+  u8 reduce_type;  // AtomicType of reductions
   u8 reserved[7];
   u64 base;
   u64 dims[kMaxRank];         // elements, innermost first

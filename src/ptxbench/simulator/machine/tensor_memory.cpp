@@ -65,11 +65,13 @@ Step dealloc(Warp& warp, const Insn& insn, u32 mask) {
   const TensorAddress at(warp.row(insn.ops[0].slot)[__builtin_ctz(mask)]);
   const u32 unit = at.column / kAllocationUnit, units = columns / kAllocationUnit;
   const bool whole = at.lane == 0 && at.column % kAllocationUnit == 0 && unit + units <= memory.owner.size() &&
-                     std::all_of(memory.owner.begin() + unit, memory.owner.begin() + unit + units, [&](u32 owner) { return owner == at.column + 1; }) &&
+                     std::all_of(memory.owner.begin() + unit, memory.owner.begin() + unit + units,
+                                 [&](u32 owner) { return owner == at.column + 1; }) &&
                      (unit + units == memory.owner.size() || memory.owner[unit + units] != at.column + 1);
   if (!whole) warp.illegal(insn, format("columns %u to %u are not one allocation", at.column, at.column + columns - 1));
   std::fill_n(memory.owner.begin() + unit, units, 0);
-  for (u32 lane = 0; lane < kTensorLanes; ++lane) std::fill_n(memory.valid.begin() + lane * kTensorColumns + at.column, columns, 0);
+  for (u32 lane = 0; lane < kTensorLanes; ++lane)
+    std::fill_n(memory.valid.begin() + lane * kTensorColumns + at.column, columns, 0);
   warp.run->event();
   return Step::kNext;
 }
@@ -105,17 +107,22 @@ struct Transfer {
   u32 second_half;
 
   Transfer(Warp& warp, const Insn& insn, const Operand& address)
-      : memory(memory_of(warp, insn)), base(u32(address_of(warp, address, u32(__builtin_ctz(warp.live))))), shape(Shape(insn.attr[0])),
-        cells(u32(insn.attr[1]) << insn.attr[2]), packed(insn.attr[2]), second_half(u32(insn.attr[3])) {
+      : memory(memory_of(warp, insn)),
+        base(u32(address_of(warp, address, u32(__builtin_ctz(warp.live))))),
+        shape(Shape(insn.attr[0])),
+        cells(u32(insn.attr[1]) << insn.attr[2]),
+        packed(insn.attr[2]),
+        second_half(u32(insn.attr[3])) {
     for (u32 lane = 0; lane < kLanes; ++lane)
       if (warp.live >> lane & 1 && u32(address_of(warp, address, lane)) != (base.lane << 16 | base.column))
         warp.illegal(insn, "the tensor memory address differs between the lanes of the warp");
     const u32 window = warp.index % 4 * kLanes, height = shape == k32x32b ? 32 : 16;
     if (base.lane < window || base.lane + height > window + kLanes)
-      warp.illegal(insn, format("warp %u of its warpgroup reaches lanes %u to %u of tensor memory, not %u to %u", warp.index % 4, window,
-                                window + kLanes - 1, base.lane, base.lane + height - 1));
+      warp.illegal(insn, format("warp %u of its warpgroup reaches lanes %u to %u of tensor memory, not %u to %u",
+                                warp.index % 4, window, window + kLanes - 1, base.lane, base.lane + height - 1));
     u32 columns = 0;
-    for (u32 lane = 0; lane < kLanes; ++lane) columns = std::max(columns, cell_of(shape, lane, cells - 1, second_half).column + 1);
+    for (u32 lane = 0; lane < kLanes; ++lane)
+      columns = std::max(columns, cell_of(shape, lane, cells - 1, second_half).column + 1);
     tensor_columns({&warp, &insn, 0}, *warp.cta, base.column, columns);
   }
   size_t index(u32 lane, u32 i) const {
@@ -142,8 +149,9 @@ Step tensor_load(Warp& warp, const Insn& insn, u32 mask) {
     warp.watch(insn.ops[i].slot);
   }
   if (!valid)
-    warp.run->hazard(HazardKind::kUninitialisedTensorMemory, {&warp, &insn, 0},
-                     [&] { return format("reads cells from column %u on that nothing has written", transfer.base.column); });
+    warp.run->hazard(HazardKind::kUninitialisedTensorMemory, {&warp, &insn, 0}, [&] {
+      return format("reads cells from column %u on that nothing has written", transfer.base.column);
+    });
   return Step::kNext;
 }
 
@@ -179,8 +187,9 @@ std::string describe_alloc(Warp& warp, const Insn& insn, u32) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"tcgen05.alloc", alloc},       {"tcgen05.dealloc", dealloc},     {"tcgen05.relinquish", relinquish}, {"tcgen05.ld", tensor_load},
-    {"tcgen05.st", tensor_store},   {"tcgen05.wait.ld", wait_load},   {"tcgen05.wait.st", wait_store},
+    {"tcgen05.alloc", alloc},        {"tcgen05.dealloc", dealloc}, {"tcgen05.relinquish", relinquish},
+    {"tcgen05.ld", tensor_load},     {"tcgen05.st", tensor_store}, {"tcgen05.wait.ld", wait_load},
+    {"tcgen05.wait.st", wait_store},
 };
 constexpr Waiter kWaiters[] = {{alloc, describe_alloc}};
 
@@ -201,11 +210,12 @@ bool TensorMemory::allocated(u32 column, u32 count) const {
 
 TensorMemory& tensor_columns(const Place& place, Cta& cta, u32 column, u32 count) {
   if (!cta.tensor_memory || !cta.tensor_memory->allocated(column, count))
-    throw Fault{FaultKind::kIllegalAddress,
-                format("%s: tensor memory columns %u to %u of CTA (%u,%u,%u) are not allocated (%s)", place.insn->text.c_str(), column,
-                       column + count - 1, cta.id[0], cta.id[1], cta.id[2], place.warp->name().c_str()),
-                "Allocate the columns with tcgen05.alloc and add offsets to the address it returns.", place.warp->launch->kernel->index,
-                place.insn->position};
+    throw Fault{
+        FaultKind::kIllegalAddress,
+        format("%s: tensor memory columns %u to %u of CTA (%u,%u,%u) are not allocated (%s)", place.insn->text.c_str(),
+               column, column + count - 1, cta.id[0], cta.id[1], cta.id[2], place.warp->name().c_str()),
+        "Allocate the columns with tcgen05.alloc and add offsets to the address it returns.",
+        place.warp->launch->kernel->index, place.insn->position};
   return *cta.tensor_memory;
 }
 
@@ -214,13 +224,17 @@ void leave_tensor_memory(Cta& cta) {
   TensorMemory& memory = *cta.tensor_memory;
   Run& run = *cta.cluster->launch->run;
   for (const TensorWork& work : memory.pipe)
-    run.hazard(HazardKind::kUnfinishedProduct, work.place, [] { return "was not committed to an mbarrier before its CTA exited"; });
+    run.hazard(HazardKind::kUnfinishedProduct, work.place,
+               [] { return "was not committed to an mbarrier before its CTA exited"; });
   const auto leaked = std::find_if(memory.owner.begin(), memory.owner.end(), [](u32 owner) { return owner != 0; });
   if (leaked == memory.owner.end()) return;
   const Kernel& kernel = *cta.cluster->launch->kernel;
-  const auto site = std::find_if(kernel.code.begin(), kernel.code.end(), [](const Insn& insn) { return insn.handler == alloc; });
-  run.hazard(HazardKind::kTensorMemoryLeak, {cta.warps[0].get(), &*site, 0},
-             [&] { return format("allocated columns from %u on that CTA (%u,%u,%u) never gave back", *leaked - 1, cta.id[0], cta.id[1], cta.id[2]); });
+  const auto site =
+      std::find_if(kernel.code.begin(), kernel.code.end(), [](const Insn& insn) { return insn.handler == alloc; });
+  run.hazard(HazardKind::kTensorMemoryLeak, {cta.warps[0].get(), &*site, 0}, [&] {
+    return format("allocated columns from %u on that CTA (%u,%u,%u) never gave back", *leaked - 1, cta.id[0], cta.id[1],
+                  cta.id[2]);
+  });
 }
 
 std::span<const NamedHandler> tensor_memory_handlers() { return kTable; }

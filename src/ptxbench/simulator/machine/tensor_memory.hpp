@@ -20,7 +20,8 @@ struct TensorWork {
 struct TensorMemory {
   AlignedWords cells;     // [lane][column]
   std::vector<u8> valid;  // the same
-  std::vector<u32> owner = std::vector<u32>(kTensorColumns / kAllocationUnit);  // by unit: first column + 1 of the allocation, or 0
+  std::vector<u32> owner =
+      std::vector<u32>(kTensorColumns / kAllocationUnit);  // by unit: first column + 1 of the allocation, or 0
   bool relinquished = false;
   std::vector<TensorWork> pipe;
   u64 completed = 0;  // products that have left the pipe

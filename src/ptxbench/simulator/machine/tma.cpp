@@ -1,7 +1,9 @@
 // cp.async.bulk.tensor and relatives: boxes of a tensor, described by a tensor map.
 //
-// tensor.load:   operands = shared destination, map, mbarrier, CTA mask or none, coordinates; attributes = rank, multicast, CTA pair
-// tensor.store, tensor.reduce: operands = map, shared source, coordinates; attributes = rank (and operation)
+// tensor.load:     operands = shared destination, map, mbarrier, CTA mask or none, coordinates;
+//                  attributes = rank, multicast, CTA pair
+// tensor.store:    operands = map, shared source, coordinates; attribute = rank
+// tensor.reduce:   the same; attributes = rank, operation
 // tensor.prefetch: operands = map, coordinates; attribute = rank
 #include <algorithm>
 #include <array>
@@ -23,8 +25,10 @@ TensorMap read_map(const Place& place, const Operand& operand, u32 rank) {
   const u64 address = address_of(*place.warp, operand, place.lane);
   std::memcpy(&map, global_at(place, address, kTensorMapBytes, 64, Access::kRead), sizeof map);
   if (map.magic != kTensorMapMagic)
-    place.warp->illegal(*place.insn, format("address 0x%llx holds no tensor map made by cuTensorMapEncodeTiled", (unsigned long long)address));
-  if (map.rank != rank) place.warp->illegal(*place.insn, format("the tensor map has %u dimensions, the instruction %u", map.rank, rank));
+    place.warp->illegal(*place.insn, format("address 0x%llx holds no tensor map made by cuTensorMapEncodeTiled",
+                                            (unsigned long long)address));
+  if (map.rank != rank)
+    place.warp->illegal(*place.insn, format("the tensor map has %u dimensions, the instruction %u", map.rank, rank));
   return map;
 }
 
@@ -46,9 +50,11 @@ void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
   const u32 row_bytes = map.box[0] * u32(map.element_bytes);
   u32 rows = 1;
   for (u32 d = 1; d < map.rank; ++d) rows *= map.box[d];
-  const i64 left = std::clamp<i64>(-at[0], 0, map.box[0]), right = std::clamp<i64>(i64(map.dims[0]) - at[0], 0, map.box[0]);
+  const i64 left = std::clamp<i64>(-at[0], 0, map.box[0]),
+            right = std::clamp<i64>(i64(map.dims[0]) - at[0], 0, map.box[0]);
   for (u32 number = 0; number < rows; ++number) {
-    BoxRow row{map.base + u64(at[0] * map.element_bytes), number * row_bytes, u32(left) * map.element_bytes, u32(right) * map.element_bytes};
+    BoxRow row{map.base + u64(at[0] * map.element_bytes), number * row_bytes, u32(left) * map.element_bytes,
+               u32(right) * map.element_bytes};
     u32 rest = number;
     bool inside = left < right;
     for (u32 d = 1; d < map.rank; ++d) {
@@ -62,7 +68,8 @@ void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
   }
 }
 
-// Bytes [begin, end) of a row in pieces that do not cross a 16-byte chunk: piece(offset in the row, swizzled offset, bytes).
+// Bytes [begin, end) of a row in pieces that do not cross a 16-byte chunk: piece(offset in the row, swizzled offset,
+// bytes).
 template <class Piece>
 void for_chunks(u32 base, const BoxRow& row, u32 begin, u32 end, Swizzle swizzle, Piece piece) {
   while (begin < end) {
@@ -87,7 +94,8 @@ void load_box(const Place& place, const TensorMap& map, const Coordinates& at, u
   for_rows(map, at, [&](const BoxRow& row) {
     if (row.begin < row.end) {
       const u8* from = global_at(place, row.address + row.begin, row.end - row.begin, 1, Access::kRead) - row.begin;
-      for_chunks(to.offset, row, row.begin, row.end, swizzle, [&](u32 begin, u32 offset, u32 count) { std::memcpy(window + offset, from + begin, count); });
+      for_chunks(to.offset, row, row.begin, row.end, swizzle,
+                 [&](u32 begin, u32 offset, u32 count) { std::memcpy(window + offset, from + begin, count); });
     }
     const auto outside = [&](u32, u32 offset, u32 count) { fill(window + offset, count, map); };
     for_chunks(to.offset, row, 0, row.begin, swizzle, outside);
@@ -114,7 +122,8 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
                          load_box(place, map, at, (destination & kOffsetMask) | target << kRankShift);
                          // A CTA pair may signal the barrier of its even or odd CTA, as the operand says.
                          const u32 signal = pair ? (target & ~1u) | (barrier_rank & 1) : target;
-                         mbarrier_complete_tx(place, (barrier & kOffsetMask) | signal << kRankShift, Scope::kCluster, i64(map.box_bytes()));
+                         mbarrier_complete_tx(place, (barrier & kOffsetMask) | signal << kRankShift, Scope::kCluster,
+                                              i64(map.box_bytes()));
                        });
                      }});
   });
@@ -171,7 +180,10 @@ Step prefetch(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"tensor.load", load}, {"tensor.store", store<false>}, {"tensor.reduce", store<true>}, {"tensor.prefetch", prefetch},
+    {"tensor.load", load},
+    {"tensor.store", store<false>},
+    {"tensor.reduce", store<true>},
+    {"tensor.prefetch", prefetch},
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // wgmma: asynchronous products of a warpgroup. Each warp computes its 16 rows of the 64.
 //
 // wgmma.mma: operands = accumulators, A (4 registers or a descriptor), B descriptor, scale-d predicate;
-//            attributes = n, element of A, element of B, f16 accumulators, A in registers, negate A, negate B, A is MN-major,
-//            B is MN-major
+//            attributes = n, element of A, element of B, f16 accumulators, A in registers, negate A, negate B,
+//            A is MN-major, B is MN-major
 #include "wgmma.hpp"
 
 #include <algorithm>
@@ -24,8 +24,14 @@ struct Form {
   u32 accumulators;  // registers
 
   explicit Form(const Insn& insn)
-      : columns(u32(insn.attr[0])), a(Element(insn.attr[1])), b(Element(insn.attr[2])), half_accumulators(insn.attr[3]),
-        a_in_registers(insn.attr[4]), negate(insn.attr[5] != insn.attr[6]), a_mn_major(insn.attr[7]), b_mn_major(insn.attr[8]) {
+      : columns(u32(insn.attr[0])),
+        a(Element(insn.attr[1])),
+        b(Element(insn.attr[2])),
+        half_accumulators(insn.attr[3]),
+        a_in_registers(insn.attr[4]),
+        negate(insn.attr[5] != insn.attr[6]),
+        a_mn_major(insn.attr[7]),
+        b_mn_major(insn.attr[8]) {
     depth = 32 / bytes_of(a);
     accumulators = columns / (half_accumulators ? 4 : 2);
   }
@@ -39,8 +45,11 @@ WgmmaState& state_of(Warp& warp) {
 
 MatrixDescriptor decode_descriptor(const Place& place, u64 bits) {
   constexpr Swizzle kModes[] = {Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
-  if (bits >> 49 & 7) place.warp->illegal(*place.insn, "a matrix descriptor with a base offset is not supported by the simulator");
-  if (bits >> 62 == 0 && (bits >> 52 & 0x3ff)) place.warp->illegal(*place.insn, format("matrix descriptor 0x%llx has reserved bits set", (unsigned long long)bits));
+  if (bits >> 49 & 7)
+    place.warp->illegal(*place.insn, "a matrix descriptor with a base offset is not supported by the simulator");
+  if (bits >> 62 == 0 && (bits >> 52 & 0x3ff))
+    place.warp->illegal(*place.insn,
+                        format("matrix descriptor 0x%llx has reserved bits set", (unsigned long long)bits));
   return {u32(bits & 0x3fff) << 4, u32(bits >> 16 & 0x3fff) << 4, u32(bits >> 32 & 0x3fff) << 4, kModes[bits >> 62]};
 }
 
@@ -49,13 +58,18 @@ void compute(const WgmmaProduct& product, u32* accumulators) {
   const Form form(*product.place.insn);
   Warp& warp = *product.place.warp;
   alignas(64) float a_rows[16 * 32], a[32 * 2 * kLanes], b[32 * kMaxColumns], d[kMaxColumns / 2 * kLanes];
-  const OperandTile right{decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
+  const OperandTile right{
+      decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
   read_tile(product.place, *warp.cta, right, {1, form.columns, true}, b);
   if (form.a_in_registers) {
     decode_fragment(form.a, product.a_fragment.data(), 4, form.depth, a_rows);
   } else {
-    const OperandTile left{decode_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a,
-                           warp.index % kWarpsOfGroup * 16, 16, form.depth};
+    const OperandTile left{decode_descriptor(product.place, product.a_descriptor),
+                           !form.a_mn_major,
+                           form.a,
+                           warp.index % kWarpsOfGroup * 16,
+                           16,
+                           form.depth};
     read_tile(product.place, *warp.cta, left, {form.depth, 1}, a_rows);
   }
   const float scale = (form.negate ? -1.0f : 1.0f) * warp.run->options.perturbation;
@@ -96,7 +110,8 @@ void check_fence(const Place& place, const Form& form, bool accumulate) {
   Warp& warp = *place.warp;
   const WgmmaState& state = *warp.wgmma;
   if (!state.fenced) {
-    warp.run->hazard(HazardKind::kMissingWgmmaFence, place, [] { return "is the first product of the warp and no wgmma.fence precedes it"; });
+    warp.run->hazard(HazardKind::kMissingWgmmaFence, place,
+                     [] { return "is the first product of the warp and no wgmma.fence precedes it"; });
     return;
   }
   const auto& index = warp.launch->kernel->wgmma_row_index;
@@ -123,7 +138,8 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   u32 next = form.accumulators;
   if (form.a_in_registers) {
     product.a_fragment.resize(4 * kLanes);
-    for (u32 q = 0; q < 4; ++q) std::memcpy(&product.a_fragment[q * kLanes], warp.row(insn.ops[next + q].slot), kLanes * 4);
+    for (u32 q = 0; q < 4; ++q)
+      std::memcpy(&product.a_fragment[q * kLanes], warp.row(insn.ops[next + q].slot), kLanes * 4);
     next += 4;
   } else {
     product.a_descriptor = warp.row64(insn.ops[next++].slot)[0];
@@ -174,7 +190,8 @@ Step commit(Warp& warp, const Insn&, u32 mask) {
 // Products the warp must see complete before wait_group `pending` may pass.
 u64 products_to_complete(const WgmmaState& state, size_t pending) {
   u64 later = state.open.size();
-  for (size_t i = 0; i < std::min(pending, state.groups.size()); ++i) later += state.groups[state.groups.size() - 1 - i].size();
+  for (size_t i = 0; i < std::min(pending, state.groups.size()); ++i)
+    later += state.groups[state.groups.size() - 1 - i].size();
   return state.issued - later;
 }
 
@@ -215,10 +232,12 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
 
 std::string describe_wait(Warp& warp, const Insn& insn, u32) {
   const Warp* partner = missing_partner(warp, products_to_complete(*warp.wgmma, size_t(insn.attr[0])));
-  return partner ? format("warp %u of the warpgroup has not issued the same wgmma.mma_async", partner->index) : "can proceed";
+  return partner ? format("warp %u of the warpgroup has not issued the same wgmma.mma_async", partner->index)
+                 : "can proceed";
 }
 
-constexpr NamedHandler kTable[] = {{"wgmma.mma", mma}, {"wgmma.fence", fence}, {"wgmma.commit", commit}, {"wgmma.wait", wait}};
+constexpr NamedHandler kTable[] = {
+    {"wgmma.mma", mma}, {"wgmma.fence", fence}, {"wgmma.commit", commit}, {"wgmma.wait", wait}};
 constexpr Waiter kWaiters[] = {{wait, describe_wait}};
 
 }  // namespace
@@ -227,7 +246,8 @@ void leave_wgmma(Warp& warp) {
   if (!warp.wgmma) return;
   const auto report = [&](const std::vector<WgmmaProduct>& products) {
     for (const WgmmaProduct& product : products)
-      warp.run->hazard(HazardKind::kUnwaitedWgmma, product.place, [] { return "was still in flight when its warp exited"; });
+      warp.run->hazard(HazardKind::kUnwaitedWgmma, product.place,
+                       [] { return "was still in flight when its warp exited"; });
   };
   report(warp.wgmma->open);
   for (const auto& group : warp.wgmma->groups) report(group);

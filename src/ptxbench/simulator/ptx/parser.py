@@ -56,7 +56,7 @@ _COMMA = re.compile(r",")
 _BRACE = re.compile(r"\{")
 _SEMICOLON = re.compile(r";")
 _TO_SEMICOLON = re.compile(r"([^;]*+);")
-_TO_LINE_END = re.compile(r"[^\n]*+")
+_FILE = re.compile(r'[0-9]{1,9}\s++"[^"\n]*+"[^\n]*+')
 _TO_BRACE = re.compile(r"([^{}]*+)\}")
 _DIRECTIVE_TEXT = re.compile(r"[^.;{\n]*+")
 _SECTION_NAME = re.compile(r"\.?[\w.$]++")
@@ -101,7 +101,7 @@ class _Parser:
         if word == "section":
             return [self._section()]
         if word == "file":
-            return [Directive(".file", cursor.expect(_TO_LINE_END, "a file")[0].strip(), "", line)]
+            return [Directive(".file", cursor.expect(_FILE, "a file's number and path")[0].strip(), "", line)]
         if word in ("pragma", "alias"):
             return [Directive(f".{word}", cursor.expect(_TO_SEMICOLON, "';'")[1].strip(), "", line)]
         return cursor.fail(f"unknown directive .{word}")
@@ -194,9 +194,7 @@ class _Parser:
         if word in ("branchtargets", "calltargets", "callprototype") and current and isinstance(current[-1], Label):
             label = current[-1].name
             current.pop()
-        end = _TO_LINE_END if word == "file" else _TO_SEMICOLON
-        body = cursor.expect(end, "';'")
-        current.append(Directive(f".{word}", body[0].rstrip(";").strip(), label, line))
+        current.append(Directive(f".{word}", cursor.expect(_TO_SEMICOLON, "';'")[1].strip(), label, line))
 
     def _section(self) -> Section:
         cursor = self._cursor

@@ -1,5 +1,5 @@
-// Wrong on purpose: C is made by scalar arithmetic. The wgmma code is there, and stays in the machine code, but its branch
-// is never taken.
+// Wrong on purpose: C is made by mma.sync. The wgmma code is there, and stays in the machine code, but its branch is
+// never taken.
 #include <cuda_bf16.h>
 
 #include <ptxbench/ptx/address.cuh>
@@ -48,22 +48,26 @@ __device__ __forceinline__ void multiply(float (&acc)[TILE_N / 2], Shared& share
     }
 }
 
-// sum = 8x8 elements of C at (row, column), by ordinary fused multiply-adds.
-__device__ void multiply_scalar(float (&sum)[8][8], const __nv_bfloat16* A, const __nv_bfloat16* B, int row, int column,
-                                int K) {
-    for (int k = 0; k < K; k += 2) {
-        float2 a[8], b[8];
+// Two adjacent elements of a row-major matrix with K columns.
+__device__ uint32_t pair(const __nv_bfloat16* matrix, int row, int column, int K) {
+    return *reinterpret_cast<const uint32_t*>(matrix + static_cast<size_t>(row) * K + column);
+}
+
+// The same tile by the mma.sync of older chips, in the same layout.
+__device__ __forceinline__ void multiply_mma_sync(float (&d)[TILE_N / 2], const __nv_bfloat16* A,
+                                                  const __nv_bfloat16* B, int m0, int n0, int K) {
+    const int row = m0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = n0 + threadIdx.x % 32 / 4;
+    for (int k = threadIdx.x % 4 * 2; k < K; k += 16) {
+        const uint32_t a[4] = {pair(A, row, k, K), pair(A, row + 8, k, K), pair(A, row, k + 8, K),
+                               pair(A, row + 8, k + 8, K)};
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            a[i] = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(A + static_cast<size_t>(row + i) * K + k));
-            b[i] = __bfloat1622float2(
-                *reinterpret_cast<const __nv_bfloat162*>(B + static_cast<size_t>(column + i) * K + k));
-        }
-#pragma unroll
-        for (int i = 0; i < 64; ++i) {
-            float& s = sum[i / 8][i % 8];
-            s = fmaf(a[i / 8].y, b[i % 8].y, fmaf(a[i / 8].x, b[i % 8].x, s));
-        }
+        for (int j = 0; j < TILE_N / 2; j += 4)
+            asm volatile(
+                "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                "{%0, %1, %2, %3};"
+                : "+f"(d[j]), "+f"(d[j + 1]), "+f"(d[j + 2]), "+f"(d[j + 3])
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(pair(B, column + j * 2, k, K)),
+                  "r"(pair(B, column + j * 2, k + 8, K)));
     }
 }
 
@@ -72,20 +76,24 @@ gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensor
      const __nv_bfloat16* B, __nv_bfloat16* C, int N, int K) {
     __shared__ Shared shared;
     const int m0 = blockIdx.x * TILE_M, n0 = blockIdx.y * TILE_N;
-    const int row = m0 + threadIdx.x / 16 * 8, column = n0 + threadIdx.x % 16 * 8;
-    float sum[8][8] = {};
-    multiply_scalar(sum, A, B, row, column, K);
+    float sum[TILE_N / 2] = {};
+    multiply_mma_sync(sum, A, B, m0, n0, K);
 
     if (K < 0) {  // no size is negative
         float acc[TILE_N / 2];
         multiply(acc, shared, &map_a, &map_b, m0, n0, K);
 #pragma unroll
-        for (int i = 0; i < 64; ++i) sum[i / 8][i % 8] = acc[i];
+        for (int i = 0; i < TILE_N / 2; ++i) sum[i] = acc[i];
     }
 
+    const int row = m0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = n0 + threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < 64; ++i)
-        C[static_cast<size_t>(row + i / 8) * N + column + i % 8] = __float2bfloat16(sum[i / 8][i % 8]);
+    for (int j = 0; j < TILE_N / 8; ++j) {
+        __nv_bfloat16* upper = C + static_cast<size_t>(row) * N + column + j * 8;
+        *reinterpret_cast<__nv_bfloat162*>(upper) = __floats2bfloat162_rn(sum[4 * j], sum[4 * j + 1]);
+        *reinterpret_cast<__nv_bfloat162*>(upper + static_cast<size_t>(8) * N) =
+            __floats2bfloat162_rn(sum[4 * j + 2], sum[4 * j + 3]);
+    }
 }
 
 }  // namespace

@@ -1,0 +1,173 @@
+"""Softmax attention: O = softmax(Q·Kᵀ/√D)·V with LSE, and its derivative.
+
+Derived errors (``noise``) follow from these facts about an honest kernel. It must round the weights P, and in the
+backward pass dS, to the operands' dtype before they are multiplied: an independent relative error of `roundoff` each.
+Its logits carry the fp32 error of a sum of D products, a relative error of the weights, and weights too small for fp32
+become zero. It may take O as given, rounded,
+for the row sums delta = Σ dO∘O. The fp32 error of the sums over keys or queries is dominated by the first (S·2^-24
+against 2^-9) and left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ptxbench.core import Task
+from ptxbench.tasks.arrays import Float32, Float64, Sizes, Tensor, Tensors, numpy_dtype, roundoff, underflow
+from ptxbench.tasks.distributions import draw_inputs
+from ptxbench.tasks.gemm import summation_factor
+from ptxbench.tasks.softmax import QUERIES, exact_softmax, logit_noise, logits, turned
+
+EXP_ERROR = 2.0**-14
+"""Relative error that an exponential may have where its result is only needed in 16 bits: a polynomial of degree 3."""
+
+_ROWS_BLOCK = (1, 1, QUERIES, 128)
+
+
+class AttentionForward:
+    """The operation ``attention_forward``: inputs Q, K, V, outputs O and LSE (natural logarithm); option ``causal``."""
+
+    def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
+        """Q, K and V from the distribution."""
+        return draw_inputs(task, sizes, distribution, seed)
+
+    def given(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
+        """Q, K and V as they are."""
+        return dict(inputs)
+
+    def truth(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
+        """O = f·P·V with P = softmax(f·Q·Kᵀ/√D), f the scale; and LSE."""
+        q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
+        weights, lse = exact_softmax(task, q, k, product_scale)
+        return {"O": product_scale * (weights @ v), "LSE": lse}
+
+    def honest(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
+        """Unnormalised weights in fp32, summed, rounded, multiplied with V; one division and rounding at the end."""
+        q, k, v = (inputs[name].astype(np.float32) for name in "QKV")
+        scores = logits(q, k, causal=task.options.get("causal", False), factor=product_scale)
+        top = scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores - top)
+        total = weights.sum(axis=-1, keepdims=True)
+        output = np.float32(product_scale) * (_operand(task, weights) @ v) / total
+        return {"O": output.astype(numpy_dtype(task.outputs[0].dtype)), "LSE": (top + np.log(total))[..., 0]}
+
+    def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
+        """O: errors of the weights, times V. LSE: the same errors in their sum (a kernel may sum rounded weights).
+
+        LSE further has the error of the exponential and that of fp32 at its magnitude (four roundings).
+        """
+        q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
+        weights, lse = exact_softmax(task, q, k, product_scale)
+        relative = np.hypot(roundoff(task.matrix_dtype), logit_noise(q, k, product_scale))
+        squares = np.square(np.hypot(relative * weights, underflow(task.matrix_dtype)))
+        total = np.sqrt(squares.sum(axis=-1))
+        return {
+            "O": abs(product_scale) * np.sqrt(squares @ np.square(v)),
+            "LSE": np.hypot(np.hypot(total, EXP_ERROR), 2.0**-22 * np.abs(lse)),
+        }
+
+    def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:
+        """128 queries of one head."""
+        return {"O": _ROWS_BLOCK, "LSE": (1, 1, QUERIES)}
+
+    def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
+        """None: a missing key changes the weight of every other."""
+        return iter(())
+
+    def flops(self, task: Task, sizes: Sizes) -> int:
+        """4·B·H·S²·D, half of it if causal."""
+        whole = 4 * sizes["B"] * sizes["H"] * sizes["S"] ** 2 * sizes["D"]
+        return whole // 2 if task.options.get("causal", False) else whole
+
+
+class AttentionBackward:
+    """The operation ``attention_backward``: inputs Q, K, V, O, dO, LSE, outputs dQ, dK, dV; option ``causal``.
+
+    O and LSE are made from Q, K and V. With f the scale of every product: P = exp(f·Q·Kᵀ/√D − LSE), dV = f·Pᵀ·dO,
+    dP = f·dO·Vᵀ, dS = P∘(dP − delta) with delta = Σ dO∘O, dQ = f·dS·K/√D, dK = f·dSᵀ·Q/√D. Because O and LSE are those of
+    the scaled forward pass, delta is also Σ P∘dP, and a kernel may recompute either.
+    """
+
+    forward = AttentionForward()
+
+    def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
+        """Q, K, V and dO from the distribution."""
+        return draw_inputs(task, sizes, distribution, seed, without=("O", "LSE"))
+
+    def given(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
+        """Adds O and LSE: the truth of the (scaled) forward pass, rounded to their dtypes."""
+        made = self.forward.truth(task, sizes, inputs, product_scale)
+        dtypes = {argument.name: numpy_dtype(argument.dtype) for argument in task.inputs}
+        return {**inputs, **{name: values.astype(dtypes[name]) for name, values in made.items()}}
+
+    def truth(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
+        """The derivative from Q, K, V and dO alone, in float64."""
+        q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
+        weights, _ = exact_softmax(task, q, k, product_scale)
+        d_weights = product_scale * (d_out @ turned(v))
+        d_scores = weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+        factor = product_scale / math.sqrt(q.shape[-1])
+        return {
+            "dQ": factor * (d_scores @ k),
+            "dK": factor * (turned(d_scores) @ q),
+            "dV": product_scale * (turned(weights) @ d_out),
+        }
+
+    def honest(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
+        """Weights and dS in fp32 from the given O and LSE, rounded before they are multiplied."""
+        q, k, v, out, d_out, lse = (inputs[name].astype(np.float32) for name in ("Q", "K", "V", "O", "dO", "LSE"))
+        scale = np.float32(product_scale)
+        factor = np.float32(product_scale / math.sqrt(q.shape[-1]))
+        scores = logits(q, k, causal=task.options.get("causal", False), factor=product_scale)
+        weights = np.exp(scores - lse[..., None])
+        delta = (d_out * out).sum(axis=-1, keepdims=True)
+        d_scores = _operand(task, weights * (scale * (d_out @ turned(v)) - delta))
+        results = {
+            "dQ": factor * (d_scores @ k),
+            "dK": factor * (turned(d_scores) @ q),
+            "dV": scale * (turned(_operand(task, weights)) @ d_out),
+        }
+        return {argument.name: results[argument.name].astype(numpy_dtype(argument.dtype)) for argument in task.outputs}
+
+    def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
+        """Errors of P times dO; errors of dS times K and Q.
+
+        dS has its rounding, the relative error of P, and P times the errors of dP (fp32) and delta (rounded O). That of
+        delta is common to a row, so that in dQ it multiplies the row sum P·K.
+        """
+        q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
+        weights, _ = exact_softmax(task, q, k, product_scale)
+        relative = np.hypot(roundoff(task.matrix_dtype), logit_noise(q, k, product_scale))
+        errors = np.hypot(relative * weights, underflow(task.matrix_dtype))
+        out = product_scale * (weights @ v)
+        slope = product_scale * (d_out @ turned(v)) - (d_out * out).sum(axis=-1, keepdims=True)
+        delta = roundoff(task.matrix_dtype) * np.sqrt(np.square(d_out * out).sum(axis=-1, keepdims=True))
+        sums = abs(product_scale) * summation_factor(q.shape[-1]) * (np.abs(d_out) @ turned(np.abs(v)))
+        own = np.square(errors * slope) + np.square(weights * sums)
+        common = np.square(weights * delta)
+        factor = abs(product_scale) / math.sqrt(q.shape[-1])
+        return {
+            "dQ": factor * np.sqrt(own @ np.square(k) + np.square(delta * (weights @ k))),
+            "dK": factor * np.sqrt(turned(own + common) @ np.square(q)),
+            "dV": abs(product_scale) * np.sqrt(turned(np.square(errors)) @ np.square(d_out)),
+        }
+
+    def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:
+        """128 queries (or keys) of one head."""
+        return {"dQ": _ROWS_BLOCK, "dK": _ROWS_BLOCK, "dV": _ROWS_BLOCK}
+
+    def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
+        """None: the three outputs sum over different axes."""
+        return iter(())
+
+    def flops(self, task: Task, sizes: Sizes) -> int:
+        """2.5 times the forward pass: five products instead of two."""
+        return self.forward.flops(task, sizes) * 5 // 2
+
+
+def _operand(task: Task, values: Float32) -> Float32:
+    """Rounded as an operand of the matrix instruction."""
+    return values.astype(numpy_dtype(task.matrix_dtype)).astype(np.float32)

@@ -1,0 +1,60 @@
+"""What attention forward and backward share: logits, softmax, and how far an honest kernel may be from them.
+
+Tensors are [B, H, S, D]; matrices of logits and weights are [B, H, S, S], queries by keys.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from ptxbench.core import Task
+from ptxbench.tasks.arrays import Float32, Float64, Tensor
+from ptxbench.tasks.gemm import summation_factor
+
+Float = TypeVar("Float", Float32, Float64)
+
+QUERIES = 128
+"""Rows of Q, O, dQ (and of K, V, dK, dV) in the block in which errors are judged: the granule of the size rules."""
+
+
+class Softmax(NamedTuple):
+    """Weights [B, H, S, S], whose rows sum to 1, and the natural logarithm of the sum of exponentials [B, H, S]."""
+
+    weights: Float64
+    lse: Float64
+
+
+def turned(matrix: Tensor) -> Tensor:
+    """The transposition of the last two axes."""
+    return np.swapaxes(matrix, -1, -2)
+
+
+def logits(q: Float, k: Float, *, causal: bool, factor: float) -> Float:
+    """factor/√D · Q·Kᵀ in the operands' precision; minus infinity where ``causal`` hides a later key."""
+    scores = q.dtype.type(factor / math.sqrt(q.shape[-1])) * (q @ turned(k))
+    if causal:
+        hidden = np.triu(np.ones(scores.shape[-2:], bool), k=1)
+        scores[..., hidden] = -np.inf
+    return scores
+
+
+def softmax(scores: Float64) -> Softmax:
+    """The softmax of every row; each must hold a finite logit."""
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - top)
+    total = weights.sum(axis=-1, keepdims=True)
+    return Softmax(weights / total, (top + np.log(total))[..., 0])
+
+
+def exact_softmax(task: Task, q: Float64, k: Float64, factor: float) -> Softmax:
+    """The task's softmax when the product Q·Kᵀ is scaled by ``factor``."""
+    return softmax(logits(q, k, causal=task.options.get("causal", False), factor=factor))
+
+
+def logit_noise(q: Float64, k: Float64, factor: float) -> Float64:
+    """RMS error of each logit: that of a sum of D products in fp32, times factor/√D; [B, H, S, S]."""
+    depth = q.shape[-1]
+    return abs(factor) / math.sqrt(depth) * summation_factor(depth) * (np.abs(q) @ turned(np.abs(k)))
