@@ -1,111 +1,200 @@
-"""The command line: the composition root, the only module that knows every room."""
+"""Judges GPU kernels: right, carried by the target's own instructions, and fast."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import sys
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
-import click
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from ptxbench.arguments import check_device, parse_sizes, parse_target, parse_tiers
 from ptxbench.build import find_toolchain
+from ptxbench.console import FAILED, complain, emit, main
 from ptxbench.core import (
+    Artifact,
     Candidate,
     InfrastructureError,
-    PtxbenchError,
+    Progress,
     Rejection,
-    Target,
-    Task,
-    Tier,
-    UsageError,
     Verdict,
     Workload,
     families_of,
 )
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, diagnose, evaluate_all, make_candidate, read_candidate
+from ptxbench.evaluate import (
+    Answer,
+    LocalEvaluator,
+    StoringEvaluator,
+    diagnose,
+    evaluate_all,
+    make_candidate,
+    read_candidate,
+    read_folder,
+)
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
-from ptxbench.report import batch_display, stage_display, summary_table, verdict_page, verdict_view
+from ptxbench.report import batch_display, stage_display, summary, summary_svg, verdict_page, verdict_view
 from ptxbench.solutions import examples, include_dir
-from ptxbench.store import write_atomically
-from ptxbench.tasks import get_task, load_tasks, sizes_problem
+from ptxbench.store import VerdictStore, write_atomically
+from ptxbench.tasks import get_task, load_tasks
 
 T = TypeVar("T")
+
+# Lines of a file or a log that nobody shows in a window need not be narrow.
+UNSHOWN_WIDTH = 160
 
 app = typer.Typer(
     name="ptxbench", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
 )
-out = Console(soft_wrap=False)
 err = Console(stderr=True)
 
 TaskName = Annotated[str, typer.Option("--task", help="A task's name; see `ptxbench tasks`.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90a (Hopper) or sm_100a (Blackwell).")]
-DeviceName = Annotated[str, typer.Option("--device", help="sim (CPU), cuda, or auto.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="sim (CPU), cuda, or auto.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 Source = Annotated[Path, typer.Argument(help="The candidate's .cu file, or - for standard input.", show_default=False)]
+Sources = Annotated[
+    Path,
+    typer.Argument(help="A .cu file, a folder of them, or - for standard input.", show_default=False),
+]
+CORES = max(1, os.cpu_count() or 1)
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=1024, help="Candidates judged at a time.")]
+
+
+def run_command(arguments: Sequence[str], stop: threading.Event) -> int:
+    """Runs one command and returns its exit code. ``stop`` ends, once it is set, what runs in other threads."""
+    command = typer.main.get_command(app)
+    try:
+        # Not `command.main`: it has answers of its own to interrupts and closed pipes.
+        with command.make_context("ptxbench", list(arguments), obj=stop) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.TyperException as error:
+        return _misused(error)
+    return 0
 
 
 @app.command("eval")
 def evaluate_command(
-    kernel: Source,
+    context: typer.Context,
+    kernel: Sources,
     task: TaskName,
     target: TargetName,
-    device: DeviceName = "auto",
+    device: DeviceOption = "auto",
     workloads: Annotated[str, typer.Option(help="Tiers to judge: small, heldout.")] = "small,heldout",
     strict: Annotated[bool, typer.Option("--strict", help="Fail on broken ISA rules too.")] = False,
+    jobs: Jobs = CORES,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has a stored verdict (folders).")] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge one kernel. Exit code 0: accepted; 1: the candidate failed; 2: no verdict."""
-    candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
-    evaluator = make_evaluator(device, parse_tiers(workloads), strict)
-    with stage_display(err, quiet=as_json) as say:
-        verdict = replace(evaluator, progress=say).evaluate(candidate)
+    """Judge one kernel, or every kernel of a folder.
+
+    Exit code 0: accepted; 1: a candidate failed; 2: no verdict. A folder that was interrupted goes on where it stopped;
+    with --json it prints one object a line, as each kernel is judged.
+    """
+    row, chip, tiers = get_task(task).name, parse_target(target), parse_tiers(workloads)
+    check_device(device)
+    if kernel.is_dir():
+        candidates, unreadable = read_folder(kernel, task=row, target=chip)
+        evaluator = replace(ready_evaluator(context.obj), tiers=tiers, strict=strict)
+        code = judge_folder(evaluator, candidates, unreadable, jobs=jobs, resume=not fresh, as_json=as_json)
+        raise typer.Exit(code)
+    candidate = read_candidate(kernel, task=row, target=chip)
+    evaluator = replace(ready_evaluator(context.obj), tiers=tiers, strict=strict)
+    with stage_display(err) as say:
+        verdict = storing(replace(evaluator, progress=say), resume=False).evaluate(candidate)
     if as_json:
-        print(verdict.model_dump_json(indent=2))
+        emit(verdict.model_dump_json(indent=2))
     else:
-        out.print(verdict_view(verdict))
+        show(verdict_view(verdict))
     raise typer.Exit(verdict.outcome.exit_code)
+
+
+def judge_folder(
+    evaluator: LocalEvaluator,
+    candidates: Sequence[Candidate],
+    unreadable: Mapping[str, str],
+    *,
+    jobs: int,
+    resume: bool,
+    as_json: bool,
+) -> int:
+    """Judges candidates that belong together; returns the exit code of the worst."""
+
+    def line(answer: Answer) -> str:
+        if answer.verdict:
+            return answer.verdict.model_dump_json()
+        return json.dumps({"schema": 1, "origin": answer.origin, "outcome": None, "reason": answer.problem})
+
+    answers = [Answer(name, None, why) for name, why in unreadable.items()]
+    with batch_display(err, "judging", len(candidates) + len(answers)) as say:
+
+        def answered(answer: Answer) -> None:
+            say(headline(answer))
+            if as_json:
+                emit(line(answer))
+
+        for answer in answers:
+            answered(answer)
+        judge = storing(replace(evaluator, threads=1), resume)
+        answers += evaluate_all(judge, candidates, jobs=jobs, on_answer=answered)
+    if not as_json:
+        show_summary([answer.verdict for answer in answers if answer.verdict])
+        for answer in answers:
+            if answer.verdict is None:
+                complain(f"no verdict on {answer.origin}: {answer.problem}")
+    return max(answer.verdict.outcome.exit_code if answer.verdict else FAILED for answer in answers)
 
 
 @app.command("quickstart")
 def quickstart_command(
+    context: typer.Context,
     folder: Annotated[Path, typer.Option("--out", help="Where the page and the JSON file go.")] = Path("out"),
-    jobs: Annotated[int, typer.Option(min=1, help="Candidates judged at a time.")] = max(1, (os.cpu_count() or 1)),
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the table into this SVG file.")] = None,
+    jobs: Jobs = CORES,
     as_json: Json = False,
 ) -> None:
     """Judge the bundled kernels, right ones and wrong ones, on the simulator."""
     rows = examples()
     candidates = [make_candidate(row.source(), task=row.task, target=row.target, origin=row.file) for row in rows]
-    verdicts = judge_all(candidates, jobs=jobs, title="judging the bundled kernels", quiet=as_json)
+    evaluator = replace(ready_evaluator(context.obj), threads=1)
+    with batch_display(err, "judging the bundled kernels", len(candidates)) as say:
+        answers = evaluate_all(evaluator, candidates, jobs=jobs, on_answer=lambda answer: say(headline(answer)))
+    verdicts = [answer.verdict for answer in answers if answer.verdict]
     now = datetime.now(UTC)
-    payload = {
-        "schema": 1,
-        "made": now.isoformat(timespec="seconds"),
-        "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
-    }
-    page = verdict_page(
-        verdicts, title="PTXBench quick start", made=f"{now:%Y-%m-%d %H:%M} UTC", command="ptxbench quickstart"
+    payload = json.dumps(
+        {
+            "schema": 1,
+            "made": now.isoformat(timespec="seconds"),
+            "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
+        },
+        indent=2,
     )
-    write_atomically(folder / "quickstart.json", json.dumps(payload, indent=2).encode())
+    title = "PTXBench quick start"
+    page = verdict_page(verdicts, title=title, made=f"{now:%Y-%m-%d %H:%M} UTC", command="ptxbench quickstart")
+    write_atomically(folder / "quickstart.json", payload.encode())
     write_atomically(folder / "quickstart.html", page.encode())
+    if svg is not None:
+        write_atomically(svg, summary_svg(verdicts, title="ptxbench quickstart").encode())
     if as_json:
-        print(json.dumps(payload, indent=2))
+        emit(payload)
     else:
-        out.print(summary_table(verdicts))
-        out.print(f"Full reports: {folder / 'quickstart.html'} and {folder / 'quickstart.json'}", highlight=False)
+        show_summary(verdicts)
+        emit(f"\nFull reports: {folder / 'quickstart.html'} and {folder / 'quickstart.json'}")
     unexpected = [
-        f"{row.file}: expected {row.outcome}, got {verdict.outcome}"
-        for row, verdict in zip(rows, verdicts, strict=True)
-        if row.outcome != verdict.outcome
+        f"{row.file} should be {row.outcome} and is {answer.verdict.outcome if answer.verdict else answer.problem}"
+        for row, answer in zip(rows, answers, strict=True)
+        if answer.verdict is None or answer.verdict.outcome != row.outcome
     ]
     if unexpected:
         raise InfrastructureError("a bundled kernel got another verdict than it should: " + "; ".join(unexpected))
@@ -116,16 +205,14 @@ def tasks_command(as_json: Json = False) -> None:
     """List the tasks."""
     rows = load_tasks()
     if as_json:
-        print(json.dumps([task.model_dump(mode="json") for task in rows.values()], indent=2))
+        emit(json.dumps([task.model_dump(mode="json") for task in rows.values()], indent=2))
         return
-    table = Table(pad_edge=False)
-    for name in ("task", "what", "core sizes", "signature of launch"):
-        table.add_column(name, overflow="fold")
+    table = listing("task", "what", "core sizes", "signature of launch")
     for task in rows.values():
         core = task.of_tier("core")[0].sizes
         sizes = " ".join(f"{name}={value}" for name, value in core.items())
         table.add_row(task.name, task.title, sizes, ", ".join(f"{kind} {name}" for kind, name in task.parameters()))
-    out.print(table)
+    show(table)
 
 
 @app.command("examples")
@@ -139,18 +226,17 @@ def examples_command(
         for row in rows:
             write_atomically(copy / row.file, row.source().encode())
     if as_json:
-        print(json.dumps([row.model_dump(mode="json") for row in rows], indent=2))
+        emit(json.dumps([row.model_dump(mode="json") for row in rows], indent=2))
         return
-    table = Table(pad_edge=False)
-    for name in ("file", "target", "outcome", "what it shows"):
-        table.add_column(name, overflow="fold")
+    table = listing("file", "target", "outcome", "what it shows")
     for row in rows:
         table.add_row(row.file, row.target.value, row.outcome.value, row.about)
-    out.print(table)
+    show(table)
 
 
 @app.command("plan")
 def plan_command(
+    context: typer.Context,
     kernel: Source,
     task: TaskName,
     target: TargetName,
@@ -159,151 +245,143 @@ def plan_command(
     ] = None,
 ) -> None:
     """Print the launch plan that a kernel's launcher makes, as JSON."""
-    row = get_task(task)
+    row, chip = get_task(task), parse_target(target)
     workload = Workload(tier="small", sizes=parse_sizes(sizes, row)) if sizes else row.of_tier("core")[0]
-    candidate = read_candidate(kernel, task=row.name, target=parse_target(target))
-    evaluator = make_evaluator("sim")
-    artifact = accepted(evaluator.compile(candidate))
-    (plan,) = accepted(evaluator.record(artifact, row, [workload]))
-    print(plan.model_dump_json(indent=2))
+    candidate = read_candidate(kernel, task=row.name, target=chip)
+    with stage_display(err) as say:
+        evaluator = make_evaluator(context.obj, say)
+        say("compiling")
+        artifact = accepted(evaluator.compile(candidate))
+        say("recording")
+        (plan,) = accepted(evaluator.record(artifact, row, [workload]))
+    emit(plan.model_dump_json(indent=2))
 
 
 @app.command("sass")
-def sass_command(kernel: Source, task: TaskName, target: TargetName, as_json: Json = False) -> None:
+def sass_command(
+    context: typer.Context, kernel: Source, task: TaskName, target: TargetName, as_json: Json = False
+) -> None:
     """Print the machine code of a kernel, with its source lines and the target's own instructions marked."""
     candidate = read_candidate(kernel, task=get_task(task).name, target=parse_target(target))
-    artifact = accepted(make_evaluator("sim").compile(candidate))
-    if as_json:
-        print(json.dumps([listing.model_dump(mode="json") for listing in artifact.sass], indent=2))
-        return
-    families = families_of(candidate.target)
-    for listing in artifact.sass:
-        facts = artifact.kernel(listing.kernel)
-        out.rule(
-            f"{listing.kernel}: {facts.registers} registers, {facts.static_shared} bytes shared, {facts.local} local"
-        )
-        for instruction in listing.instructions:
-            family = next((f.name for f in families if f.matches_sass(instruction.opcode)), "")
-            line = instruction.frames[-1][1] if instruction.frames else 0
-            text = f"{instruction.predicate} {instruction.opcode} {instruction.operands}".strip()
-            out.print(f"{instruction.offset:06x} {line or '':>5} {text:<72} {family}", highlight=False, markup=False)
+    with stage_display(err) as say:
+        evaluator = make_evaluator(context.obj, say)
+        say("compiling")
+        artifact = accepted(evaluator.compile(candidate))
+    emit(json.dumps([code.model_dump(mode="json") for code in artifact.sass]) if as_json else sass_text(artifact))
 
 
 @app.command("doctor")
 def doctor_command(as_json: Json = False) -> None:
     """Check this machine: toolchain, host compiler, sandbox, cache, simulator. Exit code 2 if something is missing."""
-    with stage_display(err, quiet=as_json) as say:
+    with stage_display(err) as say:
         checks = diagnose(Cache(), progress=say)
     if as_json:
-        print(json.dumps([check.model_dump(mode="json") for check in checks], indent=2))
+        emit(json.dumps([check.model_dump(mode="json") for check in checks], indent=2))
     else:
-        table = Table(pad_edge=False, show_header=False)
+        table = listing("", "", "")
+        table.show_header = False
         for check in checks:
-            table.add_row("[green]ok[/]" if check.ok else "[red]no[/]", check.name, check.detail)
-        out.print(table)
-    raise typer.Exit(0 if all(check.ok or not check.required for check in checks) else 2)
+            table.add_row("[green]ok[/]" if check.ok else "[red]no[/]", check.name, Text(check.detail))
+        show(table)
+    raise typer.Exit(0 if all(check.ok or not check.required for check in checks) else FAILED)
 
 
-def main() -> NoReturn:
-    """The console script. Every expected error ends as one sentence on standard error and exit code 2."""
-    try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = 2
-    except (KeyboardInterrupt, click.Abort):
-        code = complain("interrupted; nothing was left half-written")
-    except PtxbenchError as error:
-        code = complain(str(error))
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
-            raise
-        code = complain(f"cannot write {error.filename or 'to disk'}: {error.strerror}")
-    sys.exit(code)
-
-
-def complain(message: str) -> int:
-    """Prints one sentence on standard error; returns the exit code of usage and infrastructure errors."""
-    err.print(f"ptxbench: {message}", style="red", highlight=False, markup=False)
-    return 2
-
-
-def parse_target(name: str) -> Target:
-    """A target by name; `UsageError` lists the known ones."""
-    try:
-        return Target(name)
-    except ValueError:
-        known = " or ".join(target.value for target in Target)
-        raise UsageError(f"there is no target {name!r}; --target takes {known}") from None
-
-
-def parse_tiers(text: str) -> tuple[Tier, ...]:
-    """Tiers from a comma-separated list; `UsageError` on anything the simulator cannot run."""
-    tiers: dict[str, Tier] = {"small": "small", "heldout": "heldout"}
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in tiers]
-    if unknown or not names:
-        raise UsageError(f"--workloads takes small, heldout, or both with a comma, not {text!r}")
-    return tuple(tiers[name] for name in dict.fromkeys(names))
-
-
-def parse_sizes(text: str, task: Task) -> dict[str, int]:
-    """Sizes such as ``M=256,N=256,K=1024``, every size of the task once and within its rules; else `UsageError`."""
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        name, separator, value = part.partition("=")
-        if not separator or not value.strip().isdecimal() or name.strip() in sizes:
-            raise UsageError(f"--sizes takes {','.join(f'{n}=…' for n in task.sizes)}, not {text!r}")
-        sizes[name.strip()] = int(value)
-    if problem := sizes_problem(task, sizes):
-        raise UsageError(problem)
-    return {name: sizes[name] for name in task.sizes}
-
-
-def make_device(name: str) -> SimulatorDevice:
-    """The device by name. `auto` is the simulator: this version has no GPU judge."""
-    if name in ("sim", "auto"):
-        return SimulatorDevice()
-    if name == "cuda":
-        raise UsageError("this version judges on the simulator only; use --device sim")
-    raise UsageError(f"there is no device {name!r}; --device takes sim, cuda or auto")
-
-
-def make_evaluator(device: str, tiers: tuple[Tier, ...] = ("small", "heldout"), strict: bool = False) -> LocalEvaluator:
-    """The pipeline with this machine's toolchain and cache."""
-    cache, toolchain = Cache(), find_toolchain()
+def make_evaluator(stop: threading.Event, say: Progress) -> LocalEvaluator:
+    """The pipeline with this machine's toolchain and cache; ``stop`` reaches everything that takes time."""
+    say("looking for the toolchain")
+    cache, toolchain = Cache(stop=stop), find_toolchain()
+    toolchain = replace(toolchain, sandbox=replace(toolchain.sandbox, stop=stop))
+    say("preparing the recorder (built once per machine)")
     return LocalEvaluator(
-        device=make_device(device),
+        device=SimulatorDevice(stop),
         toolchain=toolchain,
         recorder=find_recorder(toolchain, cache),
         cache=cache,
         include=include_dir(),
-        tiers=tiers,
-        strict=strict,
-        threads=os.cpu_count() or 1,
+        threads=CORES,
     )
 
 
+def ready_evaluator(stop: threading.Event) -> LocalEvaluator:
+    """`make_evaluator`, with the simulator's library built here and now, where it can be shown and interrupted."""
+    with stage_display(err) as say:
+        evaluator = make_evaluator(stop, say)
+        say("preparing the simulator (built once per machine, up to a minute)")
+        SimulatorDevice(stop).prepare()
+    return evaluator
+
+
+def storing(evaluator: LocalEvaluator, resume: bool) -> StoringEvaluator:
+    """The evaluator with the verdict store of this machine."""
+    return StoringEvaluator(evaluator, VerdictStore(evaluator.cache.root / "verdicts"), resume)
+
+
 def accepted(result: T | Rejection) -> T:
-    """The result of a stage; a rejection is printed and ends the program with the candidate's exit code."""
+    """The result of a stage; a rejection is printed and ends the command with the candidate's exit code."""
     if isinstance(result, Rejection):
-        err.print(f"{result.outcome.value}: {result.reason} {result.advice}".strip(), highlight=False, markup=False)
-        for remark in result.remarks:
-            err.print(f"  kernel.cu:{remark.line}: {remark.severity}: {remark.message}", highlight=False, markup=False)
+        lines = [f"{result.outcome.value}: {result.reason} {result.advice}".strip()]
+        lines += [f"  kernel.cu:{remark.line}: {remark.severity}: {remark.message}" for remark in result.remarks]
+        err.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(result.outcome.exit_code)
     return result
 
 
-def judge_all(candidates: list[Candidate], *, jobs: int, title: str, quiet: bool) -> list[Verdict]:
-    """Judges candidates with a progress display; one replay at a time each, since ``jobs`` run at once."""
-    evaluator = replace(make_evaluator("sim"), threads=1)
-    with batch_display(err, title, len(candidates), quiet=quiet) as say:
-        return evaluate_all(
-            evaluator,
-            candidates,
-            jobs=jobs,
-            on_verdict=lambda c, v: say(f"{v.outcome.value:20} {c.origin}: {v.reason}"),
+def headline(answer: Answer) -> str:
+    """One line about one answer, for a progress display."""
+    if answer.verdict is None:
+        return f"{'no verdict':20} {answer.origin}: {answer.problem}"
+    return f"{answer.verdict.outcome.value:20} {answer.origin}: {answer.verdict.reason}"
+
+
+def sass_text(artifact: Artifact) -> str:
+    """The listing of every kernel: offset, source line, instruction, family."""
+    families = families_of(artifact.target)
+    lines: list[str] = []
+    for code in artifact.sass:
+        facts = artifact.kernel(code.kernel)
+        lines.append(
+            f"{code.kernel}: {facts.registers} registers, {facts.static_shared} bytes shared, {facts.local} local"
         )
+        for instruction in code.instructions:
+            family = next((f.name for f in families if f.matches_sass(instruction.opcode)), "")
+            line = instruction.frames[-1][1] if instruction.frames else ""
+            text = f"{instruction.predicate} {instruction.opcode} {instruction.operands}".strip()
+            lines.append(f"{instruction.offset:06x} {line:>5} {text:<72} {family}".rstrip())
+    return "\n".join(lines)
+
+
+def listing(*columns: str) -> Table:
+    """An empty table for a list of things."""
+    table = Table(pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def show_summary(verdicts: Sequence[Verdict]) -> None:
+    """Prints the table of several verdicts as wide as the terminal allows."""
+    show(summary(verdicts, width=_console().width))
+
+
+def show(renderable: RenderableType) -> None:
+    """Prints on standard output, all at once."""
+    console = _console()
+    with console.capture() as captured:
+        console.print(renderable, highlight=False)
+    emit("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = UNSHOWN_WIDTH
+    return console
+
+
+def _misused(error: typer.TyperException) -> int:
+    """One sentence about a wrong command line; the help itself where nothing was asked."""
+    message = error.format_message() if isinstance(error, typer.BadParameter.__mro__[2]) else str(error)
+    return complain(message)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ptxbench.core import (
     Verdict,
     WorkloadReport,
 )
-from ptxbench.report import summary_table, verdict_page, verdict_view
+from ptxbench.report import summary, verdict_page, verdict_view
 
 
 def accepted() -> Verdict:
@@ -60,7 +60,7 @@ def test_the_page_of_nothing_is_a_page() -> None:
 
 def test_terminal_views_show_the_numbers() -> None:
     console = Console(file=io.StringIO(), width=160)
-    console.print(summary_table([accepted(), refused()]))
+    console.print(summary([accepted(), refused()], width=160))
     console.print(verdict_view(accepted()))
     console.print(verdict_view(refused()))
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -138,7 +138,7 @@ def test_special_registers_and_constants() -> None:
     assert first == second == 1
 
 
-def test_sinks_and_calls() -> None:
+def test_sinks() -> None:
     a = sample_integer(32, 1)
     np.testing.assert_array_equal(
         evaluate("mov.u32 d, a; add.u32 d, d, 1; mov.b64 {_, _}, 5;", a, result=np.uint32), a + np.uint32(1)
@@ -155,3 +155,16 @@ def test_packed_set() -> None:
     got = evaluate(third, a, b, c, result=np.uint32)
     expected = np.where((a < b) | (c > 1000), 0xFFFF, 0) + np.where((b < a) | (c > 1000), 0xFFFF0000, 0)
     np.testing.assert_array_equal(got, expected)
+
+
+def test_branch_tables() -> None:
+    a = sample_integer(32, 1)
+    text = """rem.u32 r0, a, 3;
+    T: .branchtargets A, B, C;
+    brx.idx r0, T;
+    A: mov.u32 d, 7; bra E;
+    B: mov.u32 d, a; bra E;
+    C: add.u32 d, a, 1;
+    E:"""
+    expected = np.choose(a % 3, [np.full_like(a, 7), a, a + np.uint32(1)])
+    np.testing.assert_array_equal(evaluate(text, a, result=np.uint32), expected)

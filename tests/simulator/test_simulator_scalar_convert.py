@@ -31,7 +31,7 @@ def limits(kind: str) -> tuple[int, int]:
 INTEGERS = ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"]
 
 
-@pytest.mark.parametrize(("result", "source"), permutations(INTEGERS, 2))
+@pytest.mark.parametrize(("result", "source"), list(permutations(INTEGERS, 2)))
 def test_integers(result: str, source: str) -> None:
     bits, width = int(source[1:]), int(result[1:])
     register = max(width, 16)

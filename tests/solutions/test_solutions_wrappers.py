@@ -19,6 +19,9 @@ CONVERSIONS = {"setp", "selp"}
 # Functions that are loops over a wrapper or no instruction of their own.
 COMPOSED = {"shared_address", "mbarrier_wait_parity", "mbarrier_wait_parity_cluster"}
 
+# Functions whose asm is not volatile: their result has to be used.
+RETURNING = {"cluster_rank", "cluster_size", "exp2_approx", "map_to_rank"}
+
 # Wrapper, in one of its forms -> (start of its instruction, call). In calls u and v are uint32_t, d and e uint64_t,
 # rN is uint32_t[N] and p a pointer.
 COMMON = {
@@ -26,6 +29,7 @@ COMMON = {
     "bar_sync": ("bar.sync", "bar_sync(1, 64)"),
     "bulk_commit_group": ("cp.async.bulk.commit_group", "bulk_commit_group()"),
     "bulk_load": ("cp.async.bulk.shared::cluster.global", "bulk_load(u, p, 64, v)"),
+    "bulk_reduce_add_f32": ("cp.reduce.async.bulk.global.shared::cta", "bulk_reduce_add_f32(p, u, 64)"),
     "bulk_store": ("cp.async.bulk.global.shared::cta", "bulk_store(p, u, 64)"),
     "bulk_wait_group": ("cp.async.bulk.wait_group 0", "bulk_wait_group<0>()"),
     "bulk_wait_group_read": ("cp.async.bulk.wait_group.read 1", "bulk_wait_group_read<1>()"),
@@ -34,6 +38,7 @@ COMMON = {
     "cluster_size": ("mov.u32", "cluster_size()"),
     "cluster_wait": ("barrier.cluster.wait.acquire", "cluster_wait()"),
     "elect_sync": ("elect.sync", "elect_sync()"),
+    "exp2_approx": ("ex2.approx.ftz.f32", "exp2_approx(p[1])"),
     "fence_acq_rel_cluster": ("fence.acq_rel.cluster", "fence_acq_rel_cluster()"),
     "fence_acq_rel_gpu": ("fence.acq_rel.gpu", "fence_acq_rel_gpu()"),
     "fence_mbarrier_init": ("fence.mbarrier_init.release.cluster", "fence_mbarrier_init()"),
@@ -44,6 +49,7 @@ COMMON = {
     "map_to_rank": ("mapa.shared::cluster", "map_to_rank(u, v)"),
     "mbarrier_arrive": ("mbarrier.arrive.shared::cta", "mbarrier_arrive(u)"),
     "mbarrier_arrive_cluster": ("mbarrier.arrive.release.cluster.shared::cluster", "mbarrier_arrive_cluster(u)"),
+    "mbarrier_arrive_remote": ("mbarrier.arrive.shared::cluster.b64", "mbarrier_arrive_remote(u)"),
     "mbarrier_arrive_expect_tx": ("mbarrier.arrive.expect_tx", "mbarrier_arrive_expect_tx(u, 64)"),
     "mbarrier_expect_tx": ("mbarrier.expect_tx", "mbarrier_expect_tx(u, 64)"),
     "mbarrier_init": ("mbarrier.init.shared::cta", "mbarrier_init(u, 1)"),
@@ -133,7 +139,7 @@ def probe_source(target: Target) -> str:
             "    uint32_t v, uint64_t d, uint64_t e, float* p) {",
             "  uint32_t r2[2] = {u, v}, r4[4] = {u, v, u, v}, r16[16] = {}, r32[32] = {};",
             "  float acc64[32] = {}, acc128[64] = {}, acc192[96] = {}, acc256[128] = {};",
-            f"  {'p[0] = ' if name in ('cluster_rank', 'cluster_size', 'map_to_rank') else ''}ptx::{call};",
+            f"  {'p[0] = ' if name in RETURNING else ''}ptx::{call};",
             "}",
         ]
     return "\n".join(lines) + "\n"

@@ -88,7 +88,7 @@ class _Compilation:
     progress: Progress | None
 
     def key(self) -> str:
-        """What the result depends on: source, target, interface, headers, tools, confinement, this room's code and the records'."""
+        """What the result depends on: source, target, interface, headers, tools, confinement, and the code (this room's, the records')."""
         parts = (
             self.candidate.digest, hashlib.sha256(self.candidate.source.encode()).hexdigest(), self.candidate.target,
             unit_source(self.task), _tree_digest(self.include), sorted(self.toolchain.versions.items()),

@@ -1,11 +1,42 @@
-"""Judging several candidates at once."""
+"""Judging several candidates at once, and not twice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
-from ptxbench.core import Candidate, Evaluator, Verdict
+from ptxbench.core import Candidate, Evaluator, UnsupportedError, Verdict
+from ptxbench.evaluate.pipeline import LocalEvaluator
+from ptxbench.store import VerdictStore
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one file: a verdict, or the sentence that says why there is none."""
+
+    origin: str
+    verdict: Verdict | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class StoringEvaluator:
+    """Stores every verdict as soon as there is one (`core.Evaluator`); ``resume`` returns what is stored already."""
+
+    evaluator: LocalEvaluator
+    store: VerdictStore
+    resume: bool
+
+    def evaluate(self, candidate: Candidate) -> Verdict:
+        """The stored verdict under the candidate's own name, or a new one."""
+        key = self.evaluator.key(candidate)
+        found = self.store.get(key) if self.resume else None
+        if found is not None:
+            return found.model_copy(update={"origin": candidate.origin})
+        verdict = self.evaluator.evaluate(candidate)
+        self.store.put(key, verdict)
+        return verdict
 
 
 def evaluate_all(
@@ -13,23 +44,29 @@ def evaluate_all(
     candidates: Sequence[Candidate],
     *,
     jobs: int,
-    on_verdict: Callable[[Candidate, Verdict], None],
-) -> list[Verdict]:
-    """Judges every candidate with ``jobs`` at a time and returns the verdicts in the order of ``candidates``.
+    on_answer: Callable[[Answer], None],
+) -> list[Answer]:
+    """Judges every candidate with ``jobs`` at a time and returns the answers in the order of ``candidates``.
 
-    ``on_verdict`` is called in the calling thread as each one ends. The first infrastructure error ends the batch: what
-    has not begun is not judged, and the error is raised when the running ones have ended.
+    ``on_answer`` is called in the calling thread as each one ends. What only concerns one candidate (the simulator lacks
+    an instruction) is a problem in its answer. The first other infrastructure error ends the batch: what has not begun
+    is not judged, and the error is raised when the running ones have ended.
     """
+
+    def answer(candidate: Candidate) -> Answer:
+        try:
+            return Answer(candidate.origin, evaluator.evaluate(candidate))
+        except UnsupportedError as error:
+            return Answer(candidate.origin, None, str(error))
+
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures: dict[Future[Verdict], Candidate] = {}
-        for candidate in candidates:
-            futures[pool.submit(evaluator.evaluate, candidate)] = candidate
+        futures: list[Future[Answer]] = [pool.submit(answer, candidate) for candidate in candidates]
         try:
             waiting = set(futures)
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
-                    on_verdict(futures[future], future.result())
+                    on_answer(future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

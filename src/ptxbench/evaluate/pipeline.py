@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ptxbench import __version__
 from ptxbench.build import Toolchain, compile_candidate
 from ptxbench.core import (
     Artifact,
@@ -23,9 +22,11 @@ from ptxbench.core import (
 from ptxbench.evaluate.replay import replay_all, weigh
 from ptxbench.evaluate.stages import Stages
 from ptxbench.evaluate.trials import draw_seed, simulator_trials
+from ptxbench.evaluate.versions import versions
 from ptxbench.judge import Evidence, decide
 from ptxbench.native import Cache
 from ptxbench.record import Recorder
+from ptxbench.store import VerdictKey
 from ptxbench.tasks import get_task
 
 
@@ -63,9 +64,25 @@ class LocalEvaluator:
             device=self.device.capabilities().model_dump(mode="json"),
             strict=self.strict,
             seeds=(seed,),
-            stages_s=stages.seconds,
-            versions={"ptxbench": __version__},
+            versions=versions(self.toolchain, self.include),
         )
+        return self._judge(evidence, stages).model_copy(update={"stages_s": stages.seconds})
+
+    def key(self, candidate: Candidate) -> VerdictKey:
+        """What the verdict on ``candidate`` depends on, apart from the secret seed."""
+        return VerdictKey(
+            task=candidate.task,
+            target=candidate.target,
+            source_digest=candidate.digest,
+            workloads=self.tiers,
+            strict=self.strict,
+            device=self.device.capabilities().model_dump_json(),
+            versions=versions(self.toolchain, self.include),
+        )
+
+    def _judge(self, evidence: Evidence, stages: Stages) -> Verdict:
+        candidate, task = evidence.candidate, evidence.task
+        (seed,) = evidence.seeds
 
         with stages("compiling"):
             artifact = self.compile(candidate)

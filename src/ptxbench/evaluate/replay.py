@@ -16,7 +16,7 @@ from ptxbench.tasks import Problem, Tensor, make_problem
 
 @dataclass(frozen=True)
 class Replay:
-    """One trial done: the problem it solved (the perturbed one in a knock-out run), what the device saw, the outputs."""
+    """One trial done: its problem (the perturbed one in a knock-out run), what the device saw, and the outputs."""
 
     trial: Trial
     problem: Problem

@@ -31,6 +31,31 @@ def read_candidate(path: Path, *, task: str, target: Target) -> Candidate:
     return make_candidate(source, task=task, target=target, origin=name)
 
 
+def read_folder(folder: Path, *, task: str, target: Target) -> tuple[list[Candidate], dict[str, str]]:
+    """Reads every ``.cu`` file below a folder, in order of their names.
+
+    The candidates' origins are paths relative to the folder. Files that cannot be read are returned with the sentence
+    that says why; `UsageError` if there is no file at all.
+    """
+    try:
+        files = sorted(path for path in folder.rglob("*.cu") if not path.is_dir())
+    except OSError as error:
+        raise UsageError(f"cannot read {folder}: {error.strerror}") from error
+    if not files:
+        raise UsageError(f"{folder} holds no .cu file; give a folder of candidates, or one file")
+    candidates: list[Candidate] = []
+    unreadable: dict[str, str] = {}
+    for path in files:
+        name = str(path.relative_to(folder))
+        try:
+            candidate = read_candidate(path, task=task, target=target)
+        except UsageError as error:
+            unreadable[name] = str(error)
+        else:
+            candidates.append(candidate.model_copy(update={"origin": name}))
+    return candidates, unreadable
+
+
 def make_candidate(source: str, *, task: str, target: Target, origin: str) -> Candidate:
     """A candidate from source text; ``origin`` is a name for people."""
     digest = hashlib.sha256(source.encode()).hexdigest()

@@ -2,6 +2,15 @@
 
 from ptxbench.report.page import verdict_page
 from ptxbench.report.progress import Say, batch_display, stage_display
-from ptxbench.report.terminal import style_of, summary_table, verdict_view
+from ptxbench.report.terminal import style_of, summary, summary_svg, verdict_view
 
-__all__ = ["Say", "batch_display", "stage_display", "style_of", "summary_table", "verdict_page", "verdict_view"]
+__all__ = [
+    "Say",
+    "batch_display",
+    "stage_display",
+    "style_of",
+    "summary",
+    "summary_svg",
+    "verdict_page",
+    "verdict_view",
+]

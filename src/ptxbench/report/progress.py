@@ -12,29 +12,25 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def stage_display(console: Console, quiet: bool = False) -> Generator[Say]:
+def stage_display(console: Console) -> Generator[Say]:
     """Yields a function that announces the current stage."""
-    if quiet:
-        yield lambda _stage: None
-    elif not console.is_terminal:
-        yield lambda stage: console.print(f"{stage} ...", highlight=False)
+    if not console.is_terminal:
+        yield lambda stage: console.print(f"{stage} ...", highlight=False, markup=False)
     else:
         with console.status("starting") as status:
             yield lambda stage: status.update(f"{stage} ...")
 
 
 @contextmanager
-def batch_display(console: Console, title: str, total: int, quiet: bool = False) -> Generator[Say]:
+def batch_display(console: Console, title: str, total: int) -> Generator[Say]:
     """Yields a function to call once per finished item with one line about it."""
-    if quiet:
-        yield lambda _line: None
-    elif not console.is_terminal:
+    if not console.is_terminal:
         finished = 0
 
         def say(line: str) -> None:
             nonlocal finished
             finished += 1
-            console.print(f"[{finished}/{total}] {line}", highlight=False, markup=False)
+            console.print(f"[{finished}/{total}] {line}", highlight=False, markup=False, soft_wrap=True)
 
         yield say
     else:
@@ -49,7 +45,7 @@ def batch_display(console: Console, title: str, total: int, quiet: bool = False)
             task = progress.add_task(title, total=total)
 
             def advance(line: str) -> None:
-                progress.console.print(line, highlight=False, markup=False)
+                progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
                 progress.advance(task)
 
             yield advance

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import re
+from collections import Counter
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ptxbench.core import FamilyReport, Hazard, OutputReport, Verdict, WorkloadReport
+
+WIDE = 140
+"""Characters that a summary with its reasons in a column needs."""
+
+SVG_WIDTH = 170
 
 
 def style_of(verdict: Verdict) -> str:
@@ -50,27 +59,56 @@ def four_numbers(report: FamilyReport | None) -> str:
     return f"{report.claimed}/{report.compiled}/{report.executed}/{number(report.carried)}"
 
 
-def summary_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
-    """One row per candidate: outcome, error, the four numbers of the matrix family, findings and the reason."""
-    table = Table(title=title or None, title_justify="left", show_lines=False, pad_edge=False)
+def summary(verdicts: Sequence[Verdict], width: int) -> RenderableType:
+    """One row per candidate: outcome, error, the four numbers of the matrix family, findings; and the reason.
+
+    Where ``width`` (in characters) leaves no room for a column of reasons, they follow below the table.
+    """
+    wide = width >= WIDE
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("candidate", overflow="fold")
-    table.add_column("target")
-    table.add_column("outcome")
-    table.add_column("error", justify="right")
-    table.add_column("claimed/compiled/\nexecuted/carried", justify="right")
-    table.add_column("hazards", justify="right")
-    table.add_column("reason", overflow="fold", ratio=1)
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("error", justify="right", no_wrap=True)
+    table.add_column("claimed/compiled/\nexecuted/carried", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("target", no_wrap=True)
+        table.add_column("found", no_wrap=True)
+        table.add_column("reason", overflow="fold", ratio=1)
     for verdict in verdicts:
-        table.add_row(
-            verdict.origin or verdict.source_digest[:12],
-            verdict.target.value,
+        cells: list[RenderableType] = [
+            Text(_name(verdict)),
             Text(verdict.outcome.value, style=style_of(verdict)),
             number(worst_error(verdict)),
             four_numbers(matrix_report(verdict)),
-            str(len(verdict.hazards)) if verdict.hazards else "–",
-            verdict.reason,
-        )
-    return table
+        ]
+        if wide:
+            cells += [verdict.target.value, _findings(verdict) or "–", Text(verdict.reason)]
+        table.add_row(*cells)
+    return table if wide else Group(table, Text(), *(_reason(verdict) for verdict in verdicts))
+
+
+def summary_svg(verdicts: Sequence[Verdict], title: str) -> str:
+    """The summary as an SVG picture that refers to nothing outside itself."""
+    console = Console(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(summary(verdicts, SVG_WIDTH))
+    picture = console.export_svg(title=title, unique_id="ptxbench")
+    # The library names web fonts and itself; a picture in a document must not load anything.
+    return re.sub(r"@font-face\s*\{[^}]*\}\s*|<!--.*?-->\s*", "", picture, flags=re.DOTALL)
+
+
+def _name(verdict: Verdict) -> str:
+    return verdict.origin or verdict.source_digest[:12]
+
+
+def _findings(verdict: Verdict) -> str:
+    """How many findings of each severity, such as ``2 rule``."""
+    counts = Counter(hazard.severity for hazard in verdict.hazards)
+    return ", ".join(f"{count} {severity}" for severity, count in sorted(counts.items()))
+
+
+def _reason(verdict: Verdict) -> Text:
+    found = f" Findings: {_findings(verdict)}." if verdict.hazards else ""
+    return Text.assemble((f"{_name(verdict)}: ", "bold"), verdict.reason, found)
 
 
 def verdict_view(verdict: Verdict) -> RenderableType:

@@ -17,7 +17,6 @@ from ptxbench.native import build_library
 
 _MACHINE = Path(__file__).with_name("machine")
 _FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
-_NO_KERNEL = -1
 
 
 class MachineOptions(ctypes.Structure):
@@ -98,7 +97,7 @@ class LoadedModule:
 
 
 class MachineRun:
-    """A run's context: mapped memory, counts and hazards. Host bytes that are mapped must outlive it.
+    """A run's context: mapped memory, counts and hazards. It keeps the memory that is mapped into it alive.
 
     ``stop`` is for whoever waits for a launch: once it is set, the run is to be cancelled.
     """
@@ -108,23 +107,30 @@ class MachineRun:
         self._library = machine_library()
         self._module = module
         self._cancel = ctypes.c_int(0)
+        self._mapped: list[ctypes.Array[ctypes.c_char]] = []
+        self._busy = threading.Lock()
         self._handle: int | None = self._library.ptx_begin(
             module.handle, ctypes.byref(options), ctypes.byref(self._cancel)
         )
 
     def close(self) -> None:
-        """Frees the context."""
-        if self._handle is not None:
-            self._library.ptx_end(self._handle)
-            self._handle = None
+        """Frees the context, after a launch in progress."""
+        with self._busy:
+            if self._handle is not None:
+                self._library.ptx_end(self._handle)
+                self._handle = None
 
     def cancel(self) -> None:
         """Lets a launch in progress end within milliseconds; may be called from any thread."""
         self._cancel.value = 1
 
-    def map(self, address: int, size: int, host: int, *, writable: bool, name: str) -> None:
-        """Maps ``size`` host bytes at a device address."""
-        self._library.ptx_map(self._handle, address, size, host, writable, name.encode())
+    def map(self, address: int, data: memoryview, *, writable: bool, name: str) -> None:
+        """Maps host bytes at a device address."""
+        block = (ctypes.c_char * data.nbytes).from_buffer(data)
+        self._mapped.append(block)
+        self._library.ptx_map(
+            self._handle, address, data.nbytes, ctypes.addressof(block), writable, name.encode()
+        )
 
     def place_global(self, address: int) -> None:
         """Says where the module's next global variable lies."""
@@ -133,8 +139,9 @@ class MachineRun:
     def launch(self, launch: MachineLaunch, parameters: bytearray) -> dict[str, Any] | None:
         """Runs a kernel to its end; the fault that ended it, or ``None``."""
         block = (ctypes.c_char * len(parameters)).from_buffer(parameters)
-        faulted = self._library.ptx_launch(self._handle, ctypes.byref(launch), ctypes.addressof(block))
-        return json.loads(self._library.ptx_fault(self._handle)) if faulted else None
+        with self._busy:
+            faulted = self._library.ptx_launch(self._handle, ctypes.byref(launch), ctypes.addressof(block))
+            return json.loads(self._library.ptx_fault(self._handle)) if faulted else None
 
     def report(self) -> dict[str, Any]:
         """Counts, hazards and totals so far."""

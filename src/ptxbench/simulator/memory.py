@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,9 +46,8 @@ class DeviceMemory:
     def map_into(self, run: MachineRun, image: Image) -> None:
         """Maps every region, and tells the machine where the program's variables lie."""
         for region in self.regions.values():
-            if size := region.data.nbytes:
-                host = ctypes.addressof((ctypes.c_char * size).from_buffer(region.data))
-                run.map(region.address, size, host, writable=region.writable, name=region.name)
+            if region.data.nbytes:
+                run.map(region.address, region.data, writable=region.writable, name=region.name)
         for variable in image.globals:
             run.place_global(self.regions[variable.name].address)
 

@@ -154,23 +154,25 @@ def _interruptible(call: Callable[[], T], run: MachineRun) -> T:
     """Runs ``call`` in a thread, so that an interrupt of this one, or ``run.stop``, cancels it at once."""
     results: list[T] = []
     errors: list[BaseException] = []
+    done = threading.Event()
 
     def work() -> None:
         try:
             results.append(call())
         except BaseException as error:
             errors.append(error)
+        finally:
+            done.set()
 
-    thread = threading.Thread(target=work, name="simulator")
-    thread.start()
+    threading.Thread(target=work, name="simulator").start()
     try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
+        # Not Thread.join: in Python 3.11 an interrupt of it marks a running thread as ended.
+        while not done.wait(_POLL_S):
             if run.stop.is_set():
                 run.cancel()
     except BaseException:
         run.cancel()
-        thread.join()
+        done.wait()
         raise
     if errors:
         raise errors[0]

@@ -2,33 +2,36 @@
 
 Derived errors (``noise``) follow from these facts about an honest kernel. It must round the weights P, and in the
 backward pass dS, to the operands' dtype before they are multiplied: an independent relative error of `roundoff` each.
-Its logits carry the fp32 error of a sum of D products, a relative error of the weights, and weights too small for fp32
-become zero. It may take O as given, rounded,
-for the row sums delta = Σ dO∘O. The fp32 error of the sums over keys or queries is dominated by the first (S·2^-24
-against 2^-9) and left out.
+Its logits carry the fp32 error of a sum of D products, a relative error of the weights; weights too small for fp32
+become zero. It may take O as given, rounded, for the row sums delta = Σ dO∘O. The fp32 error of the sums over keys or
+queries is dominated by the first (S·2^-24 against 2^-9) and left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from ptxbench.core import Task
 from ptxbench.tasks.arrays import Float32, Float64, Sizes, Tensor, Tensors, numpy_dtype, roundoff, underflow
 from ptxbench.tasks.distributions import draw_inputs
-from ptxbench.tasks.gemm import summation_factor
-from ptxbench.tasks.softmax import QUERIES, exact_softmax, logit_noise, logits, turned
+from ptxbench.tasks.gemm import FP32_ROUNDOFF, SLICE, summation_factor
+from ptxbench.tasks.mistakes import Mistakes, backward_mistakes, forward_mistakes
+from ptxbench.tasks.softmax import exact_softmax, logit_noise, logits, turned, visible_keys
 
-EXP_ERROR = 2.0**-14
-"""Relative error that an exponential may have where its result is only needed in 16 bits: a polynomial of degree 3."""
+EXP_ERROR = 2.0**-13
+"""Relative error of an exponential whose result is needed in 16 bits only: the best cubic for 2^x on [0, 1) has 1e-4."""
 
-_ROWS_BLOCK = (1, 1, QUERIES, 128)
+ROWS = 128
+"""Rows in the block in which errors are judged: the granule of the size rules."""
 
 
 class AttentionForward:
     """The operation ``attention_forward``: inputs Q, K, V, outputs O and LSE (natural logarithm); option ``causal``."""
+
+    summed: Mapping[str, str] = {}
 
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
         """Q, K and V from the distribution."""
@@ -47,7 +50,7 @@ class AttentionForward:
     def honest(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
         """Unnormalised weights in fp32, summed, rounded, multiplied with V; one division and rounding at the end."""
         q, k, v = (inputs[name].astype(np.float32) for name in "QKV")
-        scores = logits(q, k, causal=task.options.get("causal", False), factor=product_scale)
+        scores = logits(q, k, visible_keys(task, sizes["S"]), product_scale)
         top = scores.max(axis=-1, keepdims=True)
         weights = np.exp(scores - top)
         total = weights.sum(axis=-1, keepdims=True)
@@ -55,27 +58,29 @@ class AttentionForward:
         return {"O": output.astype(numpy_dtype(task.outputs[0].dtype)), "LSE": (top + np.log(total))[..., 0]}
 
     def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
-        """O: errors of the weights, times V. LSE: the same errors in their sum (a kernel may sum rounded weights).
-
-        LSE further has the error of the exponential and that of fp32 at its magnitude (four roundings).
-        """
+        """O: errors of the weights, times V. LSE: errors of the logits, the exponential, and four roundings to fp32."""
         q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
         weights, lse = exact_softmax(task, q, k, product_scale)
-        relative = np.hypot(roundoff(task.matrix_dtype), logit_noise(q, k, product_scale))
-        squares = np.square(np.hypot(relative * weights, underflow(task.matrix_dtype)))
-        total = np.sqrt(squares.sum(axis=-1))
+        noise = logit_noise(q, k, product_scale)
+        relative = np.hypot(roundoff(task.matrix_dtype), noise)
+        errors = np.hypot(relative * weights, underflow(task.matrix_dtype))
+        of_logits = np.square(noise * weights).sum(axis=-1)
         return {
-            "O": abs(product_scale) * np.sqrt(squares @ np.square(v)),
-            "LSE": np.hypot(np.hypot(total, EXP_ERROR), 2.0**-22 * np.abs(lse)),
+            "O": abs(product_scale) * np.sqrt(np.square(errors) @ np.square(v)),
+            "LSE": np.sqrt(of_logits + EXP_ERROR**2 + np.square(4 * FP32_ROUNDOFF * lse)),
         }
 
     def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:
         """128 queries of one head."""
-        return {"O": _ROWS_BLOCK, "LSE": (1, 1, QUERIES)}
+        return {"O": (1, 1, ROWS, 128), "LSE": (1, 1, ROWS)}
 
     def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
         """None: a missing key changes the weight of every other."""
         return iter(())
+
+    def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
+        """Masks, keys, scales, normalisation, LSE, heads and layouts."""
+        return forward_mistakes(task, sizes, inputs)
 
     def flops(self, task: Task, sizes: Sizes) -> int:
         """4·B·H·S²·D, half of it if causal."""
@@ -87,11 +92,12 @@ class AttentionBackward:
     """The operation ``attention_backward``: inputs Q, K, V, O, dO, LSE, outputs dQ, dK, dV; option ``causal``.
 
     O and LSE are made from Q, K and V. With f the scale of every product: P = exp(f·Q·Kᵀ/√D − LSE), dV = f·Pᵀ·dO,
-    dP = f·dO·Vᵀ, dS = P∘(dP − delta) with delta = Σ dO∘O, dQ = f·dS·K/√D, dK = f·dSᵀ·Q/√D. Because O and LSE are those of
-    the scaled forward pass, delta is also Σ P∘dP, and a kernel may recompute either.
+    dP = f·dO·Vᵀ, dS = P∘(dP − delta) with delta = Σ dO∘O, dQ = f·dS·K/√D, dK = f·dSᵀ·Q/√D. Because O and LSE are those
+    of the scaled forward pass, delta is also Σ P∘dP, and a kernel may recompute either.
     """
 
     forward = AttentionForward()
+    summed: Mapping[str, str] = {"dQ": "keys", "dK": "queries", "dV": "queries"}
 
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
         """Q, K, V and dO from the distribution."""
@@ -121,7 +127,7 @@ class AttentionBackward:
         q, k, v, out, d_out, lse = (inputs[name].astype(np.float32) for name in ("Q", "K", "V", "O", "dO", "LSE"))
         scale = np.float32(product_scale)
         factor = np.float32(product_scale / math.sqrt(q.shape[-1]))
-        scores = logits(q, k, causal=task.options.get("causal", False), factor=product_scale)
+        scores = logits(q, k, visible_keys(task, sizes["S"]), product_scale)
         weights = np.exp(scores - lse[..., None])
         delta = (d_out * out).sum(axis=-1, keepdims=True)
         d_scores = _operand(task, weights * (scale * (d_out @ turned(v)) - delta))
@@ -135,8 +141,8 @@ class AttentionBackward:
     def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
         """Errors of P times dO; errors of dS times K and Q.
 
-        dS has its rounding, the relative error of P, and P times the errors of dP (fp32) and delta (rounded O). That of
-        delta is common to a row, so that in dQ it multiplies the row sum P·K.
+        dS has its rounding, that of P (which may enter it), the error of the logits, and P times the errors of dP (fp32)
+        and delta (rounded O). That of delta is common to a row, so that in dQ it multiplies the row sum P·K.
         """
         q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
         weights, _ = exact_softmax(task, q, k, product_scale)
@@ -146,7 +152,8 @@ class AttentionBackward:
         slope = product_scale * (d_out @ turned(v)) - (d_out * out).sum(axis=-1, keepdims=True)
         delta = roundoff(task.matrix_dtype) * np.sqrt(np.square(d_out * out).sum(axis=-1, keepdims=True))
         sums = abs(product_scale) * summation_factor(q.shape[-1]) * (np.abs(d_out) @ turned(np.abs(v)))
-        own = np.square(errors * slope) + np.square(weights * sums)
+        rounding = roundoff(task.matrix_dtype) * weights
+        own = (np.square(errors) + np.square(rounding)) * np.square(slope) + np.square(weights * sums)
         common = np.square(weights * delta)
         factor = abs(product_scale) / math.sqrt(q.shape[-1])
         return {
@@ -157,11 +164,25 @@ class AttentionBackward:
 
     def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:
         """128 queries (or keys) of one head."""
-        return {"dQ": _ROWS_BLOCK, "dK": _ROWS_BLOCK, "dV": _ROWS_BLOCK}
+        return {name: (1, 1, ROWS, 128) for name in ("dQ", "dK", "dV")}
 
     def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
-        """None: the three outputs sum over different axes."""
-        return iter(())
+        """The products of 16 successive keys (dQ) or queries (dK, dV)."""
+        q, k, v, out, d_out, lse = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "O", "dO", "LSE"))
+        weights = np.exp(logits(q, k, visible_keys(task, sizes["S"])) - lse[..., None])
+        slope = d_out @ turned(v) - (d_out * out).sum(axis=-1, keepdims=True)
+        d_scores = weights * slope / math.sqrt(q.shape[-1])
+        for start in range(0, sizes["S"], SLICE):
+            here = slice(start, min(start + SLICE, sizes["S"]))
+            yield here.start, here.stop, {
+                "dQ": d_scores[..., here] @ k[..., here, :],
+                "dK": turned(d_scores[..., here, :]) @ q[..., here, :],
+                "dV": turned(weights[..., here, :]) @ d_out[..., here, :],
+            }
+
+    def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
+        """Masks, scales, LSE, delta and heads."""
+        return backward_mistakes(task, sizes, inputs)
 
     def flops(self, task: Task, sizes: Sizes) -> int:
         """2.5 times the forward pass: five products instead of two."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -28,6 +28,8 @@ def summation_factor(depth: int) -> float:
 
 class Gemm:
     """The operation ``gemm``: inputs A and B, output C; sizes M, N, K."""
+
+    summed: Mapping[str, str] = {"C": "k"}
 
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
         """A and B from the distribution."""

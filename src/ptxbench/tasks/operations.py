@@ -18,6 +18,11 @@ class Operation(Protocol):
     the truth that a kernel must follow when the simulator scales what the matrix instruction yields.
     """
 
+    @property
+    def summed(self) -> Mapping[str, str]:
+        """What `slices` are slices of, in a word per output (``k``, ``keys``)."""
+        ...
+
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
         """The inputs that are drawn, in their dtypes (`given` adds those that follow from them).
 
@@ -54,6 +59,10 @@ class Operation(Protocol):
 
     def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
         """(start, stop, contribution to the outputs) of slices of the summed axis; none where it is not linear."""
+        ...
+
+    def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[str, dict[str, Float64]]]:
+        """Mistakes that authors make: in words, and with the outputs (float64) that they would lead to."""
         ...
 
     def flops(self, task: Task, sizes: Sizes) -> int:

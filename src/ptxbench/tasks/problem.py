@@ -62,7 +62,7 @@ class Problem:
 def make_problem(task: Task, workload: Workload, distribution: str, seed: int) -> Problem:
     """Draws inputs and computes their answers; `UsageError` on an unknown distribution.
 
-    Costs a few passes over the task's products on the CPU: meant for the small and held-out tiers (well under a second).
+    Costs a few times the task's products on the CPU: meant for the small and held-out tiers (well under a second).
     """
     operation = OPERATIONS[task.operation]
     inputs = operation.inputs(task, workload.sizes, distribution, seed)

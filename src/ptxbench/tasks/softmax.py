@@ -9,15 +9,14 @@ import math
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.core import Task
 from ptxbench.tasks.arrays import Float32, Float64, Tensor
 from ptxbench.tasks.gemm import summation_factor
 
 Float = TypeVar("Float", Float32, Float64)
-
-QUERIES = 128
-"""Rows of Q, O, dQ (and of K, V, dK, dV) in the block in which errors are judged: the granule of the size rules."""
+Mask = NDArray[np.bool_]
 
 
 class Softmax(NamedTuple):
@@ -32,26 +31,30 @@ def turned(matrix: Tensor) -> Tensor:
     return np.swapaxes(matrix, -1, -2)
 
 
-def logits(q: Float, k: Float, *, causal: bool, factor: float) -> Float:
-    """factor/√D · Q·Kᵀ in the operands' precision; minus infinity where ``causal`` hides a later key."""
+def visible_keys(task: Task, length: int) -> Mask:
+    """Which keys (columns) each query (row) sees: all, or those up to its own position if the task is causal."""
+    everything = np.ones((length, length), bool)
+    return np.tril(everything) if task.options.get("causal", False) else everything
+
+
+def logits(q: Float, k: Float, visible: Mask, factor: float = 1.0) -> Float:
+    """factor/√D · Q·Kᵀ in the operands' precision, minus infinity where a key is not ``visible``."""
     scores = q.dtype.type(factor / math.sqrt(q.shape[-1])) * (q @ turned(k))
-    if causal:
-        hidden = np.triu(np.ones(scores.shape[-2:], bool), k=1)
-        scores[..., hidden] = -np.inf
-    return scores
+    return np.where(visible, scores, q.dtype.type(-np.inf))
 
 
 def softmax(scores: Float64) -> Softmax:
-    """The softmax of every row; each must hold a finite logit."""
-    top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - top)
-    total = weights.sum(axis=-1, keepdims=True)
-    return Softmax(weights / total, (top + np.log(total))[..., 0])
+    """The softmax of every row; NaN where a row has no finite logit."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        top = scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores - top)
+        total = weights.sum(axis=-1, keepdims=True)
+        return Softmax(weights / total, (top + np.log(total))[..., 0])
 
 
 def exact_softmax(task: Task, q: Float64, k: Float64, factor: float) -> Softmax:
     """The task's softmax when the product Q·Kᵀ is scaled by ``factor``."""
-    return softmax(logits(q, k, causal=task.options.get("causal", False), factor=factor))
+    return softmax(logits(q, k, visible_keys(task, q.shape[-2]), factor))
 
 
 def logit_noise(q: Float64, k: Float64, factor: float) -> Float64:

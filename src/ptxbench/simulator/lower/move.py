@@ -59,7 +59,7 @@ def _unpack(site: Site, type_name: str, d: ptx.Vector, a: ptx.Operand) -> Lowere
 
 def _element(site: Site, type_name: str, vector: ptx.Vector) -> str:
     total, count = TYPES[type_name].bits, len(vector.elements)
-    if count not in (2, 4, 8, 16) or total // count < 8 or total == 1:
+    if count not in ((2, 4) if total == 128 else (2, 4, 8)) or total // count < 8 or total == 1:
         site.refuse(f"a vector of {count} does not fill .{type_name}")
     return plain(total // count)
 

@@ -14,6 +14,7 @@ _KIND_OF_STORAGE = {1: OperandKind.PRED, 32: OperandKind.ROW, 64: OperandKind.RO
 CARRY = "carry flag"
 """The hidden predicate register that holds the condition code of ``add.cc`` and its kin; no PTX name has a space."""
 
+_MAX_DIGITS = 12
 _NUMBERED = re.compile(r"(.*?\D)(0|[1-9][0-9]*)")
 
 
@@ -139,7 +140,7 @@ class Scope:
             return None
         # `%r1<20>` declares `%r10`, and so does `%r<20>`: every split of the digits is tried, longest number first.
         prefix, digits = numbered[1], numbered[2]
-        for cut in range(len(digits)):
+        for cut in range(max(0, len(digits) - _MAX_DIGITS), len(digits)):
             type_name, count = self._ranges.get(prefix + digits[:cut], ("", 0))
             number = digits[cut:]
             if type_name and (number == "0" or number[0] != "0") and int(number) < count:

@@ -16,7 +16,10 @@ struct Not { template <class T> T operator()(T a) const { return T(~a); } };
 struct Cnot { template <class T> T operator()(T a) const { return T(a == 0); } };
 
 // Shift amounts are clamped to the width.
-struct Shl { template <class T> T operator()(T a, u32 n) const { return n < kBits<T> ? T(a << (n & (kBits<T> - 1))) : T(0); } };
+struct Shl {
+  template <class T>
+  T operator()(T a, u32 n) const { return n < kBits<T> ? T(a << (n & (kBits<T> - 1))) : T(0); }
+};
 struct Shr {
   template <class T>
   T operator()(T a, u32 n) const {

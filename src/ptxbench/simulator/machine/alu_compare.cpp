@@ -26,7 +26,9 @@ template <class T>
 inline T comparable(T value, bool) { return value; }
 inline f32 comparable(f32 value, bool ftz) { return ftz ? flush(value) : value; }
 inline f32 comparable(bf16 value, bool) { return to_f32(value); }
-inline f32 comparable(f16 value, bool ftz) { return to_f32(ftz && !(value.bits & 0x7c00) ? f16{u16(value.bits & 0x8000)} : value); }
+inline f32 comparable(f16 value, bool ftz) {
+  return to_f32(ftz && !(value.bits & 0x7c00) ? f16{u16(value.bits & 0x8000)} : value);
+}
 
 template <class Compare, class T>
 inline u32 compare_lanes(Warp& warp, const Operand& first, const Operand& second, bool ftz) {
@@ -75,7 +77,8 @@ Step setp_packed(Warp& warp, const Insn& insn, u32 mask) {
       return Compare{}(comparable(T{u16(a[l] >> shift)}, ftz), comparable(T{u16(b[l] >> shift)}, ftz));
     });
   };
-  const u32 p = combine(warp, insn.ops[4], insn.attr[0], half(0)), q = combine(warp, insn.ops[4], insn.attr[0], half(16));
+  const u32 p = combine(warp, insn.ops[4], insn.attr[0], half(0));
+  const u32 q = combine(warp, insn.ops[4], insn.attr[0], half(16));
   warp.set_pred(insn.ops[0], mask, p);
   warp.set_pred(insn.ops[1], mask, q);
   return Step::kNext;

@@ -38,13 +38,25 @@ struct Add { template <class T> T operator()(T a, T b) const { return T(a + b); 
 struct Sub { template <class T> T operator()(T a, T b) const { return T(a - b); } };
 struct AddSat { i32 operator()(i32 a, i32 b) const { return saturate(i64(a) + b); } };
 struct SubSat { i32 operator()(i32 a, i32 b) const { return saturate(i64(a) - b); } };
-struct Neg { template <class T> T operator()(T a) const { return T(T(0) - a); } };
-struct Abs { template <class T> T operator()(T a) const { using U = std::make_unsigned_t<T>; return T(a < 0 ? U(U(0) - U(a)) : U(a)); } };
+struct Neg {
+  template <class T>
+  T operator()(T a) const {
+    using U = std::make_unsigned_t<T>;
+    return T(U(U(0) - U(a)));
+  }
+};
+struct Abs { template <class T> T operator()(T a) const { return a < 0 ? Neg{}(a) : a; } };
 struct MulLo { template <class T> T operator()(T a, T b) const { return mul_low(a, b); } };
 struct MulHi { template <class T> T operator()(T a, T b) const { return mul_high(a, b); } };
 struct MulWide { template <class T> Wide<T> operator()(T a, T b) const { return Wide<T>(a) * Wide<T>(b); } };
 struct MadLo { template <class T> T operator()(T a, T b, T c) const { return T(mul_low(a, b) + c); } };
-struct MadHi { template <class T> T operator()(T a, T b, T c) const { using U = std::make_unsigned_t<T>; return T(U(U(mul_high(a, b)) + U(c))); } };
+struct MadHi {
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    using U = std::make_unsigned_t<T>;
+    return T(U(U(mul_high(a, b)) + U(c)));
+  }
+};
 struct MadHiSat { i32 operator()(i32 a, i32 b, i32 c) const { return saturate(i64(mul_high(a, b)) + c); } };
 struct MadWide {
   template <class T>
@@ -82,7 +94,13 @@ struct Rem {
   }
 };
 
-struct Sad { template <class T> T operator()(T a, T b, T c) const { using U = std::make_unsigned_t<T>; return T(U(c) + (a < b ? U(b) - U(a) : U(a) - U(b))); } };
+struct Sad {
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    using U = std::make_unsigned_t<T>;
+    return T(U(c) + (a < b ? U(b) - U(a) : U(a) - U(b)));
+  }
+};
 
 // min and max; attribute 0: negative results become 0.
 template <bool Max, class T>
@@ -119,7 +137,10 @@ template <bool Subtract, class T>
 Step add_carry(Warp& warp, const Insn& insn, u32 mask) {
   const T *a = words<T>(warp, insn.ops[1]), *b = words<T>(warp, insn.ops[2]);
   const u32 carry = carry_in(warp, insn.ops[3]);
-  const auto value = [=](int l) { const T c = carry >> l & 1; return Subtract ? T(a[l] - b[l] - c) : T(a[l] + b[l] + c); };
+  const auto value = [=](int l) {
+    const T c = carry >> l & 1;
+    return Subtract ? T(a[l] - b[l] - c) : T(a[l] + b[l] + c);
+  };
   const u32 out = lane_mask([=](int l) {
     const bool c = carry >> l & 1;
     return Subtract ? a[l] < b[l] || (c && a[l] == b[l]) : value(l) < a[l] || (c && value(l) == a[l]);

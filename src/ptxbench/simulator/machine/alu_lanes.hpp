@@ -1,7 +1,7 @@
 // Lane-wise execution: applies a stateless function object to the 32 lanes of register rows.
 //
-// The loops have no branch inside, so the compiler vectorises them. A lane reads and writes its own elements only, which
-// is what the ivdep pragma promises, also where a destination is one of the sources.
+// The loops have no branch inside, so the compiler vectorises them. A lane reads and writes its own elements only,
+// which is what the ivdep pragma promises, also where a destination is one of the sources.
 #pragma once
 #include <bit>
 #include <span>

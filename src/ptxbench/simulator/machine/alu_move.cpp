@@ -56,9 +56,12 @@ Step pack128(Warp& warp, const Insn& insn, u32 mask) {
   const u32 parts = u32(insn.ops.size()) - 1;
   for (u32 half = 0; half < 2; ++half) {
     u64 value[kLanes];
-    for (int l = 0; l < kLanes; ++l)
-      value[l] = parts == 2 ? warp.row64(insn.ops[1 + half].slot)[l]
-                            : warp.row(insn.ops[1 + 2 * half].slot)[l] | u64(warp.row(insn.ops[2 + 2 * half].slot)[l]) << 32;
+    for (int l = 0; l < kLanes; ++l) {
+      if (parts == 2)
+        value[l] = warp.row64(insn.ops[1 + half].slot)[l];
+      else
+        value[l] = warp.row(insn.ops[1 + 2 * half].slot)[l] | u64(warp.row(insn.ops[2 + 2 * half].slot)[l]) << 32;
+    }
     write_lanes<u64>(warp.row64(insn.ops[0].slot + 2 * i32(half)), mask, [&](int l) { return value[l]; });
   }
   return Step::kNext;

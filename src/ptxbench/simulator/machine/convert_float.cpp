@@ -110,7 +110,8 @@ template <class D, class S>
 Step float_to_half(Warp& warp, const Insn& insn, u32 mask) {
   const i32 rounding = insn.attr[0], flags = insn.attr[1];
   if constexpr (std::is_same_v<S, f32>) {
-    if (rounding == kNearest && flags == 0) return map_lanes<D, S>(warp, insn, mask, [](f32 a) { return narrow<D>(a); });
+    if (rounding == kNearest && flags == 0)
+      return map_lanes<D, S>(warp, insn, mask, [](f32 a) { return narrow<D>(a); });
   }
   const bool integral = rounding & kIntegral;
   return map_lanes<D, S>(warp, insn, mask, [=](S a) {

@@ -1,5 +1,5 @@
-// cvt between integers. Attributes: bits and signedness of the result type, bits of the destination register, saturation.
-// The result is extended to the register by its own signedness.
+// cvt between integers. Attributes: bits and signedness of the result type, bits of the destination register,
+// saturation. The result is extended to the register by its own signedness.
 #include <algorithm>
 
 #include "alu_lanes.hpp"
@@ -16,7 +16,8 @@ struct Result {
   bool is_signed;
   u64 in_register;  // mask
 
-  explicit Result(const Insn& insn) : bits(insn.attr[0]), is_signed(insn.attr[1]), in_register(low_bits(insn.attr[2])) {}
+  explicit Result(const Insn& insn)
+      : bits(insn.attr[0]), is_signed(insn.attr[1]), in_register(low_bits(insn.attr[2])) {}
 
   u64 extend(u64 value) const {
     const i32 shift = 64 - bits;
@@ -51,7 +52,8 @@ Step convert_pack(Warp& warp, const Insn& insn, u32 mask) {
   const u32 *a = warp.row(insn.ops[1].slot), *b = warp.row(insn.ops[2].slot);
   const u32* c = insn.ops.size() > 3 ? warp.row(insn.ops[3].slot) : nullptr;
   write_lanes<u32>(warp.row(insn.ops[0].slot), mask, [=](int l) {
-    const u32 upper = u32(std::clamp(i32(a[l]), low, high)) & keep, lower = u32(std::clamp(i32(b[l]), low, high)) & keep;
+    const u32 upper = u32(std::clamp(i32(a[l]), low, high)) & keep;
+    const u32 lower = u32(std::clamp(i32(b[l]), low, high)) & keep;
     return upper << bits | lower | (c ? c[l] << (2 * bits) : 0);
   });
   return Step::kNext;

@@ -53,8 +53,9 @@ Step repack(Warp& warp, const Insn& insn, u32 mask) {
   });
 }
 
-#define PTX_NARROW(tag, TYPE) \
-  {"cvt." tag ".f32", from_f32<TYPE>}, {"cvt." tag ".f16x2", repack<TYPE, kF16x2>}, {"cvt.f16x2." tag, repack<kF16x2, TYPE>}
+#define PTX_NARROW(tag, TYPE)                                                            \
+  {"cvt." tag ".f32", from_f32<TYPE>}, {"cvt." tag ".f16x2", repack<TYPE, kF16x2>},      \
+  {"cvt.f16x2." tag, repack<kF16x2, TYPE>}
 
 constexpr NamedHandler kTable[] = {
     {"cvt.f16x2.f32", halves_from_f32<f16, kF16x2>},

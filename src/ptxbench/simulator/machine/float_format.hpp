@@ -110,8 +110,8 @@ constexpr Format kE2m3{2, 3, false, 0x1f, 0x1f};
 constexpr Format kE2m1{2, 1, false, 0x7, 0x7};
 
 // A rounding that a later rounding to a narrower format cannot tell from the exact value: an inexact result gets an odd
-// last bit (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd",
-// 2008). `nearest` is the rounded value, `error` has the sign of what was lost.
+// last bit (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
+// odd", 2008). `nearest` is the rounded value, `error` has the sign of what was lost.
 template <class T, class Bits>
 inline T to_odd(T nearest, Bits bits, T error) {
   const bool inexact = (error > 0) | (error < 0), away = (error > 0) == (nearest > 0);
@@ -133,8 +133,8 @@ inline f32 f32_to_odd(f64 value) {
   return to_odd(nearest, bits, nearest == 0 ? std::fabs(error) : error);
 }
 
-// Rounds to a format; returns its bits with the sign in the format's top bit. `saturate` gives the largest finite value in
-// place of infinity, and for formats without infinity always.
+// Rounds to a format; returns its bits with the sign in the format's top bit. `saturate` gives the largest finite value
+// in place of infinity, and for formats without infinity always.
 u32 encode(f64 value, const Format& format, i32 rounding, bool saturate);
 f64 decode(u32 bits, const Format& format);
 

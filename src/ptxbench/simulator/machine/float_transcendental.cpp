@@ -1,5 +1,5 @@
-// The approximate functions: ex2, lg2, sin, cos, tanh, rsqrt. Hardware's results are within a few units in the last place
-// of the true value (PTX ISA, "Floating Point Instructions"); these are the true values, rounded.
+// The approximate functions: ex2, lg2, sin, cos, tanh, rsqrt. Hardware's results are within a few units in the last
+// place of the true value (PTX ISA, "Floating Point Instructions"); these are the true values, rounded.
 #include "float_lanes.hpp"
 
 namespace ptx {
@@ -22,8 +22,8 @@ struct Ex2 {
     // Adding and subtracting 1.5 * 2^52 rounds to an integer, whose low bits then stand in the pattern.
     constexpr f64 kMagic = 0x1.8p52;
     const f64 shifted = x + kMagic, r = (x - (shifted - kMagic)) * kLn2;
-    const f64 sum = horner(r, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6,
-                           0.5, 1.0, 1.0);
+    const f64 sum = horner(r, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24,
+                           1.0 / 6, 0.5, 1.0, 1.0);
     const u64 scale = (bits_of(shifted) + 1023) << 52;
     const f32 result = f32(sum * std::bit_cast<f64>(scale));
     return a != a ? float_of(kCanonicalNan) : result;

@@ -1,5 +1,5 @@
-// Exchange between lanes: shfl, vote, match, redux, elect, activemask. Each names its participants in a mask; it waits until
-// all of them that are still alive execute it together.
+// Exchange between lanes: shfl, vote, match, redux, elect, activemask. Each names its participants in a mask; it waits
+// until all of them that are still alive execute it together.
 #include <algorithm>
 
 #include "float_format.hpp"

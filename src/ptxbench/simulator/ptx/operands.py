@@ -113,7 +113,7 @@ class OperandParser:
         if _REAL.fullmatch(text) and any(character.isdigit() for character in text):
             return Immediate(struct.unpack("<Q", struct.pack("<d", float(text)))[0], "f64")
         if found := _GENERIC.fullmatch(text):
-            return Offset(Name(found[1]), int(found[2] or 0), generic=True)
+            return Offset(Name(found[1]), evaluate(found[2] or "0", self.line), generic=True)
         if found := _DISPLACED.fullmatch(text):
             return Offset(Name(found[1]), evaluate(found[2] + found[3], self.line))
         if text[0] == "(" and text[-1] == ")" and (found := _NAME.fullmatch(text[1:-1].strip())):

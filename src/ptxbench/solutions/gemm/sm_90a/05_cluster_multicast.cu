@@ -10,6 +10,7 @@
 #include <ptxbench/ptx/barrier.cuh>
 #include <ptxbench/ptx/cluster.cuh>
 #include <ptxbench/ptx/descriptors.cuh>
+#include <ptxbench/ptx/elect.cuh>
 #include <ptxbench/ptx/fence.cuh>
 #include <ptxbench/ptx/matrix.cuh>
 #include <ptxbench/ptx/mbarrier.cuh>
@@ -51,7 +52,7 @@ __device__ void produce(Shared& shared, const CUtensorMap* map_a, const CUtensor
     Position at;
     for (int k = 0; k < steps; ++k, at.advance()) {
         // Parity phase ^ 1: on the first round the stages have never been used and count as empty.
-        ptx::mbarrier_wait_parity_cluster(ptx::shared_address(&shared.empty[at.stage]), at.phase ^ 1);
+        ptx::mbarrier_wait_parity(ptx::shared_address(&shared.empty[at.stage]), at.phase ^ 1);
         const uint32_t full = ptx::shared_address(&shared.full[at.stage]);
         ptx::mbarrier_arrive_expect_tx(full, (TILE_M + TILE_N) * TILE_K * sizeof(__nv_bfloat16));
         ptx::tma_load_2d(ptx::shared_address(shared.a[at.stage]), map_a, full, k * TILE_K, m0);
@@ -60,11 +61,13 @@ __device__ void produce(Shared& shared, const CUtensorMap* map_a, const CUtensor
     }
 }
 
-// Tells the producers of both CTAs that the caller's warp no longer reads a stage; lane r reports to rank r.
+// Tells the producers of both CTAs that the caller's warpgroup no longer reads a stage: thread r reports to rank r, after
+// its own wgmma_wait_group, which is the whole warpgroup's. Nothing was written for the other CTA to see, so the arrival
+// needs no release at cluster scope, which would cost a device-wide fence in every step.
 __device__ void release(Shared& shared, int stage) {
-    const uint32_t lane = threadIdx.x % 32;
-    if (lane < CLUSTER)
-        ptx::mbarrier_arrive_cluster(ptx::map_to_rank(ptx::shared_address(&shared.empty[stage]), lane));
+    const uint32_t thread = threadIdx.x % 128;
+    if (thread < CLUSTER)
+        ptx::mbarrier_arrive_remote(ptx::map_to_rank(ptx::shared_address(&shared.empty[stage]), thread));
 }
 
 // Multiplies the 64 rows of A that belong to this consumer with all of B.
@@ -126,12 +129,12 @@ gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensor
     extern __shared__ __align__(1024) uint8_t raw[];
     Shared& shared = *reinterpret_cast<Shared*>(raw);
     const int m0 = blockIdx.x * TILE_M, n0 = blockIdx.y * TILE_N, steps = K / TILE_K;
-    const int warpgroup = threadIdx.x / 128;
+    const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0), warpgroup = warp / 4;  // uniform for the compiler
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             ptx::mbarrier_init(ptx::shared_address(&shared.full[stage]), 1);
-            ptx::mbarrier_init(ptx::shared_address(&shared.empty[stage]), CLUSTER * CONSUMERS * 4);  // one per warp
+            ptx::mbarrier_init(ptx::shared_address(&shared.empty[stage]), CLUSTER * CONSUMERS);
         }
         ptx::fence_mbarrier_init();
     }
@@ -141,7 +144,7 @@ gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensor
 
     if (warpgroup == 0) {
         ptx::setmaxnreg_dec<40>();
-        if (threadIdx.x == 0) produce(shared, &map_a, &map_b, m0, n0, steps);
+        if (warp == 0 && ptx::elect_sync()) produce(shared, &map_a, &map_b, m0, n0, steps);
     } else {
         ptx::setmaxnreg_inc<232>();
         const int consumer = warpgroup - 1;

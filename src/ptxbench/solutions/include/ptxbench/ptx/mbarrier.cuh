@@ -25,7 +25,14 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// One arrival at a barrier of another CTA of the cluster (release, cluster scope). `barrier` comes from map_to_rank().
+// One arrival at a barrier of any CTA of the cluster; `barrier` comes from map_to_rank(). Release at CTA scope only: it
+// tells the other CTA that reads are done (a stage may be overwritten), but publishes no ordinary store to it.
+__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// The same with release at cluster scope, for data written with ordinary stores. Costs a fence of the whole device's
+// scope (MEMBAR.ALL.GPU), so it does not belong into a main loop.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -55,7 +62,7 @@ __device__ __forceinline__ bool mbarrier_try_wait_parity(uint32_t barrier, uint3
     return done != 0;
 }
 
-// The same with acquire at cluster scope, for phases completed by arrivals of other CTAs.
+// The same with acquire at cluster scope, to read what other CTAs of the cluster stored before they arrived.
 __device__ __forceinline__ bool mbarrier_try_wait_parity_cluster(uint32_t barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(

@@ -95,6 +95,13 @@ __device__ __forceinline__ void bulk_store(void* destination, uint32_t source, u
                  : "memory");
 }
 
+// Adds `bytes` / 4 contiguous fp32 numbers to those in global memory.
+__device__ __forceinline__ void bulk_reduce_add_f32(void* destination, uint32_t source, uint32_t bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(destination),
+                 "r"(source), "r"(bytes)
+                 : "memory");
+}
+
 // Closes the caller's current bulk group.
 __device__ __forceinline__ void bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 

@@ -1,0 +1,5 @@
+"""``python -m ptxbench``."""
+
+from ptxbench.console import main
+
+main()

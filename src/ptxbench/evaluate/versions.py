@@ -1,0 +1,30 @@
+"""What a verdict was made with: our own code, the tools, and whether candidates may use the header set."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+import ptxbench
+from ptxbench.build import Toolchain
+
+_CODE = {".py", ".cpp", ".hpp", ".cuh", ".toml"}
+
+
+def versions(toolchain: Toolchain, include: Path | None) -> dict[str, str]:
+    """Name and version of everything that could change an answer, apart from candidate, task and device."""
+    headers = "offered" if include is not None else "withheld"
+    return {**toolchain.versions, "ptxbench": ptxbench.__version__, "code": code_digest(), "headers": headers}
+
+
+@functools.cache
+def code_digest() -> str:
+    """16 hexadecimal digits that change whenever a source file of this package does."""
+    root = Path(ptxbench.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.suffix in _CODE):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root)}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,130 @@
+"""ldmatrix, stmatrix and mma.sync: whole 16x8 products, and matrices through shared memory and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulator_launch import Launch, run
+from simulator_text import kernel
+from simulator_tiles import random_matrix
+
+from ptxbench.simulator import load
+
+DEPTHS = {"bf16": (8, 16), "f16": (8, 16), "tf32": (4, 8), "e4m3": (32,), "e5m2": (32,)}
+CASES = [(dtype, depth) for dtype, depths in DEPTHS.items() for depth in depths]
+
+
+def run_lanes(body: str, **buffers):
+    names = list(buffers)
+    seen = run(load(kernel(body, pointers=len(names)), ["k"]), Launch("k", names), **buffers)
+    assert (seen.fault, seen.hazards) == (None, ())
+    return seen
+
+
+def registers_of(matrix: np.ndarray, count: int, per_row: bool) -> np.ndarray:
+    """A ([16, k], ``per_row``) or B ([8, k]) as words [count, 32], after the fragment figures of the PTX ISA."""
+    words = np.ascontiguousarray(matrix).view(np.uint32)
+    lane, q = np.arange(32), np.arange(count)[:, None]
+    if per_row:
+        return words[lane // 4 + 8 * (q % 2), lane % 4 + q // 2 * 4]
+    return words[lane // 4, lane % 4 + q * 4]
+
+
+@pytest.mark.parametrize("dtype, depth", CASES)
+def test_mma_sync(dtype, depth):
+    a, b = random_matrix(dtype, 16, depth, 1), random_matrix(dtype, 8, depth, 2)
+    c = np.random.default_rng(3).standard_normal((16, 8)).astype(np.float32)
+    count = a.nbytes // 128
+    left, right = registers_of(a, count, True), registers_of(b, count // 2, False)
+    lane, i = np.arange(32), np.arange(4)[:, None]
+    spot = (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2)
+    out = np.ascontiguousarray(c[spot])
+    body = """
+mov.u32 %r1, %laneid;
+mul.wide.u32 %rd20, %r1, 4;
+add.u64 %rd21, %rd1, %rd20;
+add.u64 %rd22, %rd2, %rd20;
+add.u64 %rd23, %rd3, %rd20;
+""" + "\n".join(
+        [f"ld.global.u32 %r{10 + q}, [%rd21+{128 * q}];" for q in range(count)]
+        + [f"ld.global.u32 %r{20 + q}, [%rd22+{128 * q}];" for q in range(count // 2)]
+        + [f"ld.global.f32 %f{q}, [%rd23+{128 * q}];" for q in range(4)]
+        + [
+            f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{dtype}.{dtype}.f32 {{%f0, %f1, %f2, %f3}}, "
+            f"{{{', '.join(f'%r{10 + q}' for q in range(count))}}}, "
+            f"{{{', '.join(f'%r{20 + q}' for q in range(count // 2))}}}, {{%f0, %f1, %f2, %f3}};"
+        ]
+        + [f"st.global.f32 [%rd23+{128 * q}], %f{q};" for q in range(4)]
+    ) + "\nret;"
+    seen = run_lanes(body, in_a=left, in_b=right, out=out)
+    d = np.empty((16, 8), np.float32)
+    d[spot] = out
+    np.testing.assert_allclose(d, c + a.astype(np.float64) @ b.astype(np.float64).T, rtol=1e-5, atol=1e-5)
+    assert sum(site.flops for site in seen.counts) == 2 * 16 * 8 * depth
+
+
+def test_f16_accumulators_round_once():
+    a, b = random_matrix("f16", 16, 16, 1), random_matrix("f16", 8, 16, 2)
+    left, right = registers_of(a, 4, True), registers_of(b, 2, False)
+    out = np.zeros((2, 32), np.uint32)
+    body = """
+mov.u32 %r1, %laneid;
+mul.wide.u32 %rd20, %r1, 4;
+add.u64 %rd21, %rd1, %rd20;
+add.u64 %rd22, %rd2, %rd20;
+add.u64 %rd23, %rd3, %rd20;
+""" + "\n".join(
+        [f"ld.global.u32 %r{10 + q}, [%rd21+{128 * q}];" for q in range(4)]
+        + [f"ld.global.u32 %r{20 + q}, [%rd22+{128 * q}];" for q in range(2)]
+    ) + """
+mov.u32 %r30, 0;
+mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r31, %r32}, {%r10, %r11, %r12, %r13}, {%r20, %r21}, {%r30, %r30};
+st.global.u32 [%rd23], %r31;
+st.global.u32 [%rd23+128], %r32;
+ret;"""
+    run_lanes(body, in_a=left, in_b=right, out=out)
+    halves = out.view(np.float16).reshape(2, 8, 4, 2)
+    d = np.concatenate([halves[0].reshape(8, 8), halves[1].reshape(8, 8)])
+    np.testing.assert_array_equal(d, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ldmatrix_and_stmatrix(count, transposed):
+    # Lane 8q+r gives the address of row r of matrix q; rows lie 32 bytes apart so that order matters.
+    matrices = np.arange(count * 64, dtype=np.uint16).reshape(count, 8, 8)
+    image = np.zeros((32, 16), np.uint16)
+    image[: 8 * count, :8] = matrices.reshape(-1, 8)
+    registers = ", ".join(f"%r{10 + q}" for q in range(count))
+    trans = ".trans" if transposed else ""
+    body = f"""
+.shared .align 16 .b8 s[1024];
+.shared .align 16 .b8 t[1024];
+mov.u32 %r1, %laneid;
+mul.wide.u32 %rd20, %r1, 32;
+add.u64 %rd21, %rd1, %rd20;
+ld.global.v2.b64 {{%rd30, %rd31}}, [%rd21];
+mov.u32 %r2, s;
+mad.lo.u32 %r3, %r1, 32, %r2;
+st.shared.v2.b64 [%r3], {{%rd30, %rd31}};
+bar.warp.sync 0xffffffff;
+ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{registers}}}, [%r3];
+mul.wide.u32 %rd20, %r1, 4;
+add.u64 %rd22, %rd2, %rd20;
+""" + "\n".join(f"st.global.u32 [%rd22+{128 * q}], %r{10 + q};" for q in range(count)) + f"""
+mov.u32 %r2, t;
+mad.lo.u32 %r3, %r1, 16, %r2;
+stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [%r3], {{{registers}}};
+bar.warp.sync 0xffffffff;
+setp.ge.u32 %p1, %r1, {8 * count};
+@%p1 ret;
+ld.shared.v2.b64 {{%rd30, %rd31}}, [%r3];
+mul.wide.u32 %rd20, %r1, 16;
+add.u64 %rd23, %rd3, %rd20;
+st.global.v2.b64 [%rd23], {{%rd30, %rd31}};
+ret;"""
+    fragments, back = np.zeros((count, 32, 2), np.uint16), np.zeros((count, 8, 8), np.uint16)
+    run_lanes(body, in_image=image, out=fragments, back=back)
+    expected = matrices.transpose(0, 2, 1) if transposed else matrices
+    assert np.array_equal(fragments.reshape(count, 8, 8), expected)
+    assert np.array_equal(back, matrices)
