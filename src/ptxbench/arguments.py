@@ -18,7 +18,7 @@ def parse_target(name: str) -> Target:
 
 
 def check_device(name: str) -> None:
-    """`UsageError` unless this version can judge on that device. ``auto`` is the simulator: there is no GPU judge yet."""
+    """`UsageError` unless this version can judge on that device; ``auto`` is the simulator."""
     if name == "cuda":
         raise UsageError("this version judges on the simulator only; use --device sim")
     if name not in ("sim", "auto"):

@@ -52,9 +52,7 @@ T = TypeVar("T")
 # Lines of a file or a log that nobody shows in a window need not be narrow.
 UNSHOWN_WIDTH = 160
 
-app = typer.Typer(
-    name="ptxbench", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
-)
+app = typer.Typer(name="ptxbench", add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 err = Console(stderr=True)
 
 TaskName = Annotated[str, typer.Option("--task", help="A task's name; see `ptxbench tasks`.")]
@@ -75,12 +73,12 @@ def run_command(arguments: Sequence[str], stop: threading.Event) -> int:
     command = typer.main.get_command(app)
     try:
         # Not `command.main`: it has answers of its own to interrupts and closed pipes.
-        with command.make_context("ptxbench", list(arguments), obj=stop) as context:
+        with command.make_context("ptxbench", list(arguments) or ["--help"], obj=stop) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
-        return _misused(error)
+        return complain(f"{error.format_message().rstrip('.')}; see `ptxbench --help`")
     return 0
 
 
@@ -376,12 +374,6 @@ def _console() -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = UNSHOWN_WIDTH
     return console
-
-
-def _misused(error: typer.TyperException) -> int:
-    """One sentence about a wrong command line; the help itself where nothing was asked."""
-    message = error.format_message() if isinstance(error, typer.BadParameter.__mro__[2]) else str(error)
-    return complain(message)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,8 @@ def explain(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, OSError) and error.errno in _STORAGE:
         return f"cannot write {error.filename or 'to disk'}: {error.strerror}; free space or choose another folder"
+    if isinstance(error, BrokenPipeError):
+        return "standard output was closed before everything was written"
     if isinstance(error, MemoryError):
         return "there is not enough memory; close other programs or use --jobs 1"
     return None

@@ -1,7 +1,7 @@
-"""Makes the bundle that the early check on a GPU host needs: ``python tests/devices/cuda_bundle.py FOLDER``.
+"""Makes the bundle for the early check on a GPU host: ``python tests/devices/cuda_bundle.py FOLDER [SOURCE...]``.
 
 Compiles and records the known-good GEMMs and the probes beside this file, and simulates them at the small sizes. A GPU
-host needs neither compiler nor sandbox then.
+host needs neither compiler nor sandbox then. Further sources of GEMMs are replayed and timed like the known-good ones.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def cases_of_probes(task: Task) -> Iterator[Case]:
         yield Case(name=name, artifact=artifact, plan=plan)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, others: list[Path]) -> None:
     task = get_task(TASK)
-    cases = [case for path in sorted(SOLUTIONS.glob("*.cu")) for case in cases_of_solution(path, task)]
+    cases = [case for path in (*sorted(SOLUTIONS.glob("*.cu")), *others) for case in cases_of_solution(path, task)]
     cases += cases_of_probes(task)
     write_bundle(folder, {case.name: case for case in cases})
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -124,4 +124,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), [Path(other) for other in sys.argv[2:]])

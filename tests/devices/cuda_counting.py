@@ -1,6 +1,7 @@
-"""What CUPTI returns for one way of running a plan: ``cuda_counting.py CASE_FOLDER WAY LIBRARY``, JSON on stdout.
+"""What CUPTI returns for one way of running work: ``cuda_counting.py CASE_FOLDER WAY NODE LIBRARY``, JSON on stdout.
 
-Each way runs in a process of its own, because some of them are expected to leave CUPTI without records.
+Each way runs in a process of its own, because most of them are expected to leave CUPTI without records. NODE is the
+kernel of the plan that the ways of one kernel count; the nodes before it have run by then.
 """
 
 from __future__ import annotations
@@ -16,32 +17,44 @@ from ptxbench.devices.cuda.counters import CHIPS, Counters, Row
 from ptxbench.devices.cuda.driver import Driver
 from ptxbench.devices.cuda.replay import Replay
 
-WAYS = ("one_by_one", "plain_in_one_range", "graph_made_before", "graph_made_inside")
+WAYS = {
+    "kernel": "one kernel, a plain launch (what the product does)",
+    "kernel_graph": "one kernel, launched as a graph made before CUPTI was configured",
+    "plan": "the whole plan, plain launches, in one range",
+    "plan_graph": "the whole plan as a graph made before CUPTI was configured",
+    "kernel_twice": "one kernel, and a second range in the same process",
+    "memset_between": "one kernel, after a finished memset between configuration and range",
+}
 
 
-def rows_of(way: str, driver: Driver, replay: Replay, counters: Counters) -> list[Row]:
-    rows: list[Row] = []
-
-    def one(kernel: str, launch: Callable[[], None]) -> None:
-        rows.extend(counters.measure(kernel, launch, driver.synchronise))
-
-    def graph_made_inside() -> None:
-        driver.call("cuGraphLaunch", replay.capture(), replay.stream)
-
-    if way == "one_by_one":
-        replay.one_by_one(one)
-    elif way == "plain_in_one_range":
-        rows.extend(counters.measure_any(replay.launch, driver.synchronise))
-    elif way == "graph_made_before":
-        graph = replay.capture()
-        run = lambda: driver.call("cuGraphLaunch", graph, replay.stream)  # noqa: E731
-        rows.extend(counters.measure_any(run, driver.synchronise))
-    else:
-        rows.extend(counters.measure_any(graph_made_inside, driver.synchronise))
-    return rows
+def work_of(way: str, driver: Driver, replay: Replay, node: int) -> Callable[[], None]:
+    """What to launch inside the counted range; a graph is made here, so before the counters exist."""
+    whole = way.startswith("plan")
+    plain = replay.launch if whole else lambda: replay.launch_node(node, replay.stream)
+    if not whole:
+        replay.run_before(node)
+    if not way.endswith("graph"):
+        return plain
+    driver.begin_capture(replay.stream)
+    plain()
+    graph = driver.end_capture(replay.stream)
+    return lambda: driver.call("cuGraphLaunch", graph, replay.stream)
 
 
-def summary(case: Case, rows: list[Row]) -> dict[str, Any]:
+def ranges(way: str, driver: Driver, replay: Replay, node: int, library: Path, chip: str) -> list[list[Row]]:
+    """The rows of every counted range."""
+    scratch = driver.allocate(4096)
+    work = work_of(way, driver, replay, node)
+    driver.synchronise()
+    with Counters(library, chip) as counters:
+        if way == "memset_between":
+            driver.fill(scratch, 0, 4096)
+            driver.synchronise()
+        repeats = 2 if way == "kernel_twice" else 1
+        return [counters.measure_any(work, driver.synchronise) for _ in range(repeats)]
+
+
+def summary(case: Case, rows: list[Row]) -> dict[str, dict[str, int]]:
     """Per kernel: records, all warp instructions, and those of its products (HGMMA, FFMA)."""
     opcodes = {(sass.kernel, one.offset): one.opcode for sass in case.artifact.sass for one in sass.instructions}
     kernels: dict[str, dict[str, int]] = {}
@@ -55,19 +68,17 @@ def summary(case: Case, rows: list[Row]) -> dict[str, Any]:
     return kernels
 
 
-def main(place: Path, way: str, library: Path) -> None:
+def main(place: Path, way: str, node: int, library: Path) -> None:
     case = read_bundle(place.parent)[place.name]
     driver = Driver()
     replay = Replay(driver, case.artifact, case.plan)
-    replay.memory.reset()
+    replay.reset()
     for name, content in case.inputs.items():
         replay.memory.write(name, content)
-    with Counters(library, CHIPS[case.artifact.target]) as counters:
-        first = summary(case, rows_of(way, driver, replay, counters))
-        # Does a proper measurement still work afterwards?
-        after = summary(case, rows_of("one_by_one", driver, replay, counters))
-    print(json.dumps({"way": way, "kernels": first, "one_by_one_afterwards": after}))
+    counted = ranges(way, driver, replay, node, library, CHIPS[case.artifact.target])
+    report: dict[str, Any] = {"what": WAYS[way], "ranges": [summary(case, rows) for rows in counted]}
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))

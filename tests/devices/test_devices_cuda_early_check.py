@@ -10,30 +10,40 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda_counting import WAYS
 from cuda_support import Judge, bit_equal_share, by_family, described, nvidia_smi, opcodes
 
-from ptxbench.core import DeviceError, FaultKind, SiteCount
+from ptxbench.core import DeviceError, Fault, FaultKind, SiteCount
 from ptxbench.devices.cuda import Case, ExecutorProcess, Reply, read_bundle, take_turns
-from ptxbench.devices.cuda.counters import CHIPS, Row, counters_library, site_counts
+from ptxbench.devices.cuda.counters import counters_library, site_counts
+from ptxbench.devices.cuda.counting import count_plan
 from ptxbench.devices.cuda.turns import timer_of
 from ptxbench.native import Cache
 
 pytestmark = pytest.mark.gpu
 
 BUNDLE = os.environ.get("PTXBENCH_EARLY_CHECK_BUNDLE", "")
-SOLUTIONS = (
-    "01_simple_wgmma", "02_ring", "03_warp_specialised", "04_large_tile_tma_store", "05_cluster_multicast",
-    "06_persistent",
-)
+CORE = "-core"
+SOLUTIONS = tuple(sorted(place.name.removesuffix(CORE) for place in Path(BUNDLE).glob(f"*{CORE}"))) if BUNDLE else ()
 CLUSTER_SOLUTION = "05_cluster_multicast"
-EXACT_FAMILIES = ("wgmma", "tma_load", "tma_store", "stmatrix", "ldmatrix", "setmaxnreg")
-"""Executed a fixed number of times; waits on barriers are not."""
+EXACT_FAMILIES = ("wgmma", "tma_load", "tma_store", "stmatrix", "ldmatrix", "cluster_barrier", "f32_fma")
+"""Executed a fixed number of times."""
+
+EXACT_OPCODES = {
+    "SYNCS.EXCH": "mbarrier.init", "SYNCS.ARRIVE": "mbarrier.arrive", "USETMAXREG.DEALLOC": "setmaxnreg.dec",
+}
+"""SASS and PTX of what runs as often on both, counted in lanes: hardware also counts the issue of an instruction whose
+predicate is false everywhere, a PTX-level branch around it does not."""
+
+RETRIED_OPCODES = {"SYNCS.PHASECHK": "mbarrier.try_wait", "USETMAXREG.TRY_ALLOC": "setmaxnreg.inc"}
+"""Repeated on hardware until they succeed."""
 
 COUNTING = Path(__file__).with_name("cuda_counting.py")
 BASELINE = "ptxbench.devices.cuda.baseline"
@@ -93,12 +103,19 @@ def run(executor: ExecutorProcess, *, graph: bool) -> tuple[dict[str, Any], byte
 
 
 def count(case: Case, inputs: dict[str, bytes], shim: Path) -> tuple[tuple[SiteCount, ...], dict[str, Any]]:
-    """Counts per site, and the executor's whole answer."""
-    with ExecutorProcess() as executor:
-        load(executor, case)
-        write_inputs(executor, inputs)
-        answer = done(executor.request("count", STEP_SECONDS, library=str(shim), chip=CHIPS[case.artifact.target]))
-    return site_counts(case.artifact, [Row.model_validate(row) for row in answer["rows"]]), answer
+    """Counts per site, and what they cost."""
+    counted = count_plan(case.artifact, case.plan, inputs, shim, STEP_SECONDS)
+    assert not isinstance(counted, Fault), counted
+    rows = [row for kernel in counted for row in kernel.rows]
+    cost = {
+        name: [getattr(kernel, name) for kernel in counted] for name in ("process_s", "open_s", "count_s")
+    }
+    return site_counts(case.artifact, rows), {"records": len(rows), **cost}
+
+
+def lanes(counts: Iterable[SiteCount], opcode: str) -> int:
+    """Active lanes of every instruction whose opcode starts so."""
+    return sum(site.threads for site in counts if site.opcode.startswith(opcode))
 
 
 def version_of(package: str) -> str:
@@ -110,7 +127,8 @@ def version_of(package: str) -> str:
 
 def test_what_this_machine_is(log: Log) -> None:
     with ExecutorProcess() as executor:
-        log("machine", **executor.device, nvidia_smi=nvidia_smi())
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        log("machine", date=date, **executor.device, nvidia_smi=nvidia_smi())
         log("start", executor_s=executor.start_s, driver_and_context_s=executor.driver_start_s)
     with ExecutorProcess(BASELINE) as baseline:
         hello = baseline.request("hello", STEP_SECONDS).header
@@ -146,14 +164,17 @@ def test_a_recorded_plan_replays_and_is_right(
     assert plain["stray_writes"] == plain["changed_inputs"] == graph["stray_writes"] == graph["changed_inputs"] == []
 
 
-def test_memset_symbol_copy_and_forked_streams_replay(cases: dict[str, Case], judge: Judge, log: Log) -> None:
+def test_memsets_symbols_forks_and_device_variables_replay(cases: dict[str, Case], judge: Judge, log: Log) -> None:
     case = cases["chain-small"]
     truth = judge.truth(case.plan.sizes, case.inputs)
     with ExecutorProcess() as executor:
         load(executor, case)
         write_inputs(executor, case.inputs)
         outputs = [run(executor, graph=graph)[1] for graph in (False, True, True)]
-    found = {**judge.errors(outputs[0], truth), "repeats_equal": outputs[0] == outputs[1] == outputs[2]}
+        done(executor.request("time", STEP_SECONDS, samples=2, graph=True))
+        outputs.append(executor.request("read", STEP_SECONDS, buffer="C").blob)
+    # The kernels count their calls in a device variable: equal outputs mean that it starts anew for every replay.
+    found = {**judge.errors(outputs[0], truth), "repeats_equal": all(output == outputs[0] for output in outputs)}
     if case.outputs:
         found["bits_equal_simulator"] = bit_equal_share(outputs[0], case.outputs["C"])
     log("replay", **{case.name: found})
@@ -166,57 +187,66 @@ def shim() -> Path:
     return counters_library(Cache())
 
 
-@pytest.mark.parametrize("name", [*(f"{solution}-small" for solution in SOLUTIONS), f"{CLUSTER_SOLUTION}-large"])
+@pytest.mark.parametrize("name", [
+    *(f"{solution}-small" for solution in SOLUTIONS), f"{CLUSTER_SOLUTION}-large", "chain-small",
+])
 def test_executed_counts_equal_the_simulators(
     name: str, cases: dict[str, Case], shim: Path, log: Log
 ) -> None:
     case = cases[name]
-    counts, counted = count(case, case.inputs, shim)
-    device = by_family(counts, sass=True)
-    sizes = case.plan.sizes
+    assert case.observation is not None, "the bundle has no simulator counts for this case"
+    simulated = case.observation.counts
+    counts, cost = count(case, case.inputs, shim)
+    device, simulator = by_family(counts, sass=True), by_family(simulated, sass=False)
+    pairs = EXACT_OPCODES | RETRIED_OPCODES
+    parts = {sass: [lanes(counts, sass), lanes(simulated, ptx)] for sass, ptx in pairs.items()}
     found: dict[str, Any] = {
-        "records": len(counted["rows"]), "open_s": counted["open_s"], "count_s": counted["count_s"], "device": device,
+        **cost, "device": device, "simulator": simulator, "lanes_device_simulator": parts,
         "warp_instructions": sum(site.executed for site in counts),
-        "wgmma_share": device["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"]),
         "issued_without_any_true_predicate": sorted({site.opcode for site in counts if site.threads == 0}),
     }
-    if name.startswith(CLUSTER_SOLUTION):
+    if "wgmma" in device:
+        sizes = case.plan.sizes
+        found["wgmma_share"] = device["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"])
+    if name == f"{CLUSTER_SOLUTION}-small":
         found["opcodes"] = opcodes(counts)
-    if case.observation is not None:
-        found["simulator"] = by_family(case.observation.counts, sass=False)
     log("counts", **{case.name: found})
-    assert case.observation is not None, "the bundle has no simulator counts for this kernel"
-    simulator = found["simulator"]
     for family in EXACT_FAMILIES:
-        assert device.get(family, {}).get("executed", 0) == simulator.get(family, {}).get("executed", 0), family
+        for unit in ("executed", "threads"):
+            assert device.get(family, {}).get(unit, 0) == simulator.get(family, {}).get(unit, 0), (family, unit)
+    assert all(parts[sass][0] == parts[sass][1] for sass in EXACT_OPCODES), parts
+    assert all(parts[sass][0] >= parts[sass][1] for sass in RETRIED_OPCODES), parts
 
 
 def test_the_core_shape_is_counted_exactly(cases: dict[str, Case], judge: Judge, shim: Path, log: Log) -> None:
-    case = cases[f"{CLUSTER_SOLUTION}-core"]
+    case = cases[f"{CLUSTER_SOLUTION}{CORE}"]
     sizes = case.plan.sizes
-    counts, counted = count(case, judge.problem(sizes)[0], shim)
+    counts, cost = count(case, judge.problem(sizes)[0], shim)
     share = by_family(counts, sass=True)["wgmma"]["flops"] / (2 * sizes["M"] * sizes["N"] * sizes["K"])
-    log("counts", **{case.name: {"wgmma_share": share, "open_s": counted["open_s"], "count_s": counted["count_s"]}})
+    log("counts", **{case.name: {"wgmma_share": share, **cost}})
     assert share == 1
 
 
-@pytest.mark.parametrize("way", ["one_by_one", "plain_in_one_range", "graph_made_before", "graph_made_inside"])
-@pytest.mark.parametrize("name", [f"{CLUSTER_SOLUTION}-small", "chain-small"])
-def test_counting_plain_launches_and_graphs(name: str, way: str, shim: Path, log: Log) -> None:
-    if not BUNDLE:
-        pytest.skip("PTXBENCH_EARLY_CHECK_BUNDLE names no bundle (see cuda_bundle.py)")
-    command = [sys.executable, str(COUNTING), str(Path(BUNDLE) / name), way, str(shim)]
+@pytest.mark.parametrize(("name", "way", "node"), [
+    *((f"{CLUSTER_SOLUTION}-small", way, 0) for way in WAYS),
+    ("chain-small", "plan", 0), ("chain-small", "plan_graph", 0),
+    *(("chain-small", way, 4) for way in ("kernel", "kernel_graph")),
+])
+def test_ways_of_counting(name: str, way: str, node: int, shim: Path, log: Log) -> None:
+    command = [sys.executable, str(COUNTING), str(Path(BUNDLE) / name), way, str(node), str(shim)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False)
-    if finished.returncode != 0:
-        log("counting", **{f"{name} {way}": {"failed": finished.stderr.strip().splitlines()[-3:]}})
+    if finished.returncode == 0:
+        found: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
     else:
-        log("counting", **{f"{name} {way}": json.loads(finished.stdout.splitlines()[-1])})
-    if way == "one_by_one":
-        assert finished.returncode == 0, finished.stderr
+        found = {"what": WAYS[way], "failed": finished.stderr.strip().splitlines()[-1:]}
+    log("counting", **{f"{name} {way}": found})
+    if way == "kernel":  # the only way that is relied on
+        assert "failed" not in found, finished.stderr
+        assert all(found["ranges"])
 
 
 def test_two_processes_share_inputs_and_take_turns(cases: dict[str, Case], judge: Judge, log: Log) -> None:
-    case = cases[f"{CLUSTER_SOLUTION}-core"]
+    case = cases[f"{CLUSTER_SOLUTION}{CORE}"]
     inputs, truth = judge.problem(case.plan.sizes)
     with ExecutorProcess() as first, ExecutorProcess() as second:
         load(first, case)
@@ -287,7 +317,7 @@ def test_writes_outside_the_outputs_are_seen(cases: dict[str, Case], log: Log) -
 
 @pytest.fixture(scope="module")
 def cublas(cases: dict[str, Case], judge: Judge) -> Iterator[ExecutorProcess]:
-    sizes = cases[f"{CLUSTER_SOLUTION}-core"].plan.sizes
+    sizes = cases[f"{CLUSTER_SOLUTION}{CORE}"].plan.sizes
     with ExecutorProcess(BASELINE) as baseline:
         load_baseline(baseline, sizes, judge)
         yield baseline
@@ -314,7 +344,7 @@ def load_baseline(baseline: ExecutorProcess, sizes: dict[str, int], judge: Judge
 def test_the_baseline_against_itself(
     cublas: ExecutorProcess, graphs: bool, cases: dict[str, Case], judge: Judge, log: Log
 ) -> None:
-    sizes = cases[f"{CLUSTER_SOLUTION}-core"].plan.sizes
+    sizes = cases[f"{CLUSTER_SOLUTION}{CORE}"].plan.sizes
     with ExecutorProcess(BASELINE) as other:
         load_baseline(other, sizes, judge)
         timer_of(other)()
@@ -329,7 +359,7 @@ def test_the_baseline_against_itself(
 def test_the_time_of_a_solution_beside_cublas(
     solution: str, cublas: ExecutorProcess, graphs: bool, cases: dict[str, Case], judge: Judge, log: Log
 ) -> None:
-    case = cases[f"{solution}-core"]
+    case = cases[f"{solution}{CORE}"]
     sizes = case.plan.sizes
     with ExecutorProcess() as executor:
         load(executor, case)

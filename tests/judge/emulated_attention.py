@@ -60,16 +60,17 @@ def product(a: Values, b: Values, accumulator: Rounding) -> Values:
     return total
 
 
-def hidden(queries: int, keys: int, first_key: int, offset: int) -> NDArray[np.bool_]:
-    """Keys that lie behind ``query - offset``."""
-    return np.arange(first_key, first_key + keys)[None, :] > np.arange(queries)[:, None] - offset
+def hidden(queries: int, keys: int, first_key: int, offset: int = 0, granule: int = 1) -> NDArray[np.bool_]:
+    """Keys that lie behind ``query - offset``, in steps of ``granule``."""
+    key, query = np.arange(first_key, first_key + keys)[None, :], np.arange(queries)[:, None]
+    return key // granule > (query - offset) // granule
 
 
 def forward(
     of: Problem, *, keys: int = 64, backwards: bool = False, lazy: float = 0.0, exp2: Rounding = np.exp2,
     weights_to: Rounding = bf16, operands_to: Rounding = exact, values_to: Rounding = exact, sum_rounded: bool = False,
     scores_to: Rounding = exact, scores_in: Rounding = exact, sums_in: Rounding = exact, scale: float = 128.0**-0.5,
-    mask_offset: int = 0, masked: bool = True, skip: Callable[[int, int], bool] = lambda tile, tiles: False,
+    mask_offset: int = 0, mask_granule: int = 1, masked: bool = True, skip: Callable[[int, int], bool] = lambda tile, tiles: False,
     rescale: bool = True, base_two: bool = False, floor: float = 0.0, divided: bool = True,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Online softmax over tiles of ``keys``: the running maximum moves only when exceeded by ``lazy`` (in powers of 2).
@@ -91,7 +92,7 @@ def forward(
         here = slice(tile * keys, (tile + 1) * keys)
         scores = scores_to(f * product(q, turned(k[..., here, :]), scores_in)) * np.float32(scale) * LOG2_E
         if causal and masked:
-            scores = np.where(hidden(length, keys, here.start, mask_offset), np.float32(-np.inf), scores)
+            scores = np.where(hidden(length, keys, here.start, mask_offset, mask_granule), np.float32(-np.inf), scores)
         higher = np.maximum(top, scores.max(axis=-1, keepdims=True))
         moved = (higher > top + np.float32(lazy)) if np.isfinite(top).any() else np.ones_like(top, bool)
         new = np.where(moved | ~np.isfinite(top), higher, top)
@@ -113,7 +114,7 @@ def split_keys(of: Problem, pieces: int = 2) -> dict[str, Tensor]:
     f = np.float32(of.product_scale)
     scores = f * (q @ turned(k)) * np.float32(128.0**-0.5)
     if of.task.options["causal"]:
-        scores = np.where(hidden(q.shape[-2], q.shape[-2], 0, 0), np.float32(-np.inf), scores)
+        scores = np.where(hidden(q.shape[-2], q.shape[-2], 0), np.float32(-np.inf), scores)
     outs, logs = [], []
     for part, values in zip(np.split(scores, pieces, axis=-1), np.split(v, pieces, axis=-2), strict=True):
         top = part.max(axis=-1, keepdims=True)
@@ -135,7 +136,7 @@ def backward(
     weights_to: Rounding = bf16, d_scores_to: Rounding = bf16, operands_to: Rounding = exact, d_out_to: Rounding = exact,
     from_rounded_weights: bool = False, folded_scale: bool = False, scores_in: Rounding = exact,
     sums_in: Rounding = exact, d_q_in: Rounding = exact, scale: float = 128.0**-0.5, lse_factor: float = 1.0,
-    mask_offset: int = 0, masked: bool = True, skip: Callable[[int, int], bool] = lambda tile, tiles: False,
+    mask_offset: int = 0, mask_granule: int = 1, masked: bool = True, skip: Callable[[int, int], bool] = lambda tile, tiles: False,
     delta: bool = True, late_scale: bool = True,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Loops over tiles of keys; dQ is accumulated over them. ``late_scale`` False forgets the scale of dQ."""
@@ -157,7 +158,7 @@ def backward(
         here = slice(index * tile, (index + 1) * tile)
         scores = f * product(q, turned(k[..., here, :]), scores_in) * factor * LOG2_E
         if of.task.options["causal"] and masked:
-            scores = np.where(hidden(length, tile, here.start, mask_offset), np.float32(-np.inf), scores)
+            scores = np.where(hidden(length, tile, here.start, mask_offset, mask_granule), np.float32(-np.inf), scores)
         weights = np.where(np.isfinite(scores), exp2(scores - lse * LOG2_E), np.float32(0))
         d_weights = f * product(d_out, turned(v[..., here, :]), scores_in)
         d_scores = (weights_to(weights) if from_rounded_weights else weights) * (d_weights - offset)

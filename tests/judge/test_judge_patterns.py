@@ -135,9 +135,17 @@ def test_poison_looks_like_results_and_is_recognised(dtype: type) -> None:
 def test_regions_of_leading_axes_and_diagonals() -> None:
     mask = np.zeros((2, 3, 256, 256), bool)
     mask[1, 2, 16:32] = True
-    assert describe_region(mask) == "rows 16-31 in all columns (the 16 rows of warp 1 of a warpgroup) of matrix 5"
+    warp = "rows 16-31 in all columns (the 16 rows of warp 1 of a warpgroup)"
+    assert describe_region(mask, ("batch", "head")) == f"{warp} of batch 1, head 2"
+    mask[1] = True
+    assert describe_region(mask, ("batch", "head")) == "all of batch 1"
+    mask[0, 2] = True
+    assert describe_region(mask, ("batch", "head")) == "all in 4 of 6 matrices"
     diagonal = np.zeros((512, 512), bool)
     for block in range(0, 512, 128):
         diagonal[block : block + 128, block : block + 128] = True
     assert describe_region(diagonal).startswith("scattered in the diagonal 128x128 blocks")
-    assert describe_region(np.arange(8) == 3) == "elements 3"
+    assert describe_region(mask[..., :1], ("batch", "head")) == "all in 4 of 6 matrices"
+    vector = np.zeros((1, 2, 256, 1), bool)
+    vector[:, 1, 64:128] = True
+    assert describe_region(vector, ("batch", "head")) == "rows 64-127 of head 1"

@@ -23,7 +23,7 @@ def random_matrix(dtype: str, rows: int, columns: int, seed: int = 0) -> np.ndar
 
 
 def swizzle(image: np.ndarray, span: int) -> np.ndarray:
-    """TMA's permutation of 16-byte chunks: bits 4 to 6 of the address are xored with bits 7 to 9, as far as the span."""
+    """TMA's permutation of 16-byte chunks: address bits 4 to 6 are xored with bits 7 to 9, as far as the span."""
     at = np.arange(image.size)
     return image[at ^ ((at >> 3) & (span - 16))]
 

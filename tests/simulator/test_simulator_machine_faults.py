@@ -52,7 +52,8 @@ ADDRESS_FAULTS = {
     "barrier number": ("bar.sync 16;", FaultKind.ILLEGAL_INSTRUCTION),
     "barrier threads": ("bar.sync 1, 48;", FaultKind.ILLEGAL_INSTRUCTION),
     "bulk size": (
-        "mov.u32 %r9, 8; \ncp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r9;", FaultKind.ILLEGAL_INSTRUCTION
+        "mov.u32 %r9, 8; \ncp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r9;",
+        FaultKind.ILLEGAL_INSTRUCTION,
     ),
 }  # fmt: skip
 

@@ -121,7 +121,7 @@ tcgen05.fence::after_thread_sync;
     if in_tensor_memory:
         words = np.ascontiguousarray(a).view(np.float32)
         cells[:, 128 : 128 + words.shape[1]] = words
-    launch = Launch("k", ["in_image", "out"], block=(128, 1, 1), shared=48 * 1024)
+    launch = Launch("k", ["in_image", "out"], block=(128, 1, 1), shared=64 * 1024)
     seen = run(load(kernel(body, pointers=2, target="sm_100a"), ["k"]), launch,
                RunOptions(schedule=schedule or Schedule()), in_image=image, out=cells)  # fmt: skip
     assert (seen.fault, seen.hazards) == (None, ())
@@ -147,7 +147,7 @@ def test_shapes(m, n):
     check("bf16", "bf16", m, n)
 
 
-@pytest.mark.parametrize("a_mode, b_mode", itertools.product(MODES, MODES))
+@pytest.mark.parametrize("a_mode, b_mode", list(itertools.product(MODES, MODES)))
 def test_k_major_layouts(a_mode, b_mode):
     check("bf16", "bf16", 128, 64, a_mode=a_mode, b_mode=b_mode)
 
@@ -182,13 +182,19 @@ FRAGMENTS = {
 }
 
 
-@pytest.mark.parametrize("shape", FRAGMENTS)
+def run_cells(body: str, cells: np.ndarray, out: np.ndarray) -> None:
+    launch = Launch("k", ["in_cells", "out"], block=(128, 1, 1))
+    seen = run(load(kernel(body, pointers=2, target="sm_100a"), ["k"]), launch, in_cells=cells, out=out)
+    assert (seen.fault, seen.hazards) == (None, ())
+
+
+HALVES = [(shape, half) for shape in FRAGMENTS for half in (0, 16) if (shape, half) != ("32x32b", 16)]
+
+
+@pytest.mark.parametrize("shape, half", HALVES)
 @pytest.mark.parametrize("repeat", [1, 4])
-@pytest.mark.parametrize("half", [0, 16])
-def test_fragments_of_loads(shape, repeat, half):
+def test_fragments_of_loads(shape, half, repeat):
     per_repeat, place = FRAGMENTS[shape]
-    if half and shape == "32x32b":
-        pytest.skip("covers all lanes of a warp")
     count = per_repeat * repeat
     registers = [f"%r{30 + i}" for i in range(count)]
     extra = ", 64" if shape == "16x32bx2" else ""
@@ -198,9 +204,7 @@ tcgen05.wait::ld.sync.aligned;
 """ + row_address("%rd2") + "\n".join(f"st.global.u32 [%rd21+{4 * i}], {r};" for i, r in enumerate(registers)) + FINISH
     cells = np.arange(128 * COLUMNS, dtype=np.uint32).reshape(128, COLUMNS)
     out = np.zeros_like(cells)
-    seen = run(load(kernel(body, pointers=2, target="sm_100a"), ["k"]), Launch("k", ["in_cells", "out"], block=(128, 1, 1)),
-               in_cells=cells, out=out)  # fmt: skip
-    assert (seen.fault, seen.hazards) == (None, ())
+    run_cells(body, cells, out)
     for thread in range(128):
         for i in range(count):
             row, column = place(thread % 32, i)
@@ -217,9 +221,7 @@ tcgen05.wait::ld.sync.aligned;
 """ + row_address("%rd2") + "st.global.v4.u32 [%rd21], {%r40, %r41, %r42, %r43};" + FINISH
     cells = np.arange(128 * COLUMNS, dtype=np.uint32).reshape(128, COLUMNS)
     out = np.zeros_like(cells)
-    seen = run(load(kernel(body, pointers=2, target="sm_100a"), ["k"]), Launch("k", ["in_cells", "out"], block=(128, 1, 1)),
-               in_cells=cells, out=out)  # fmt: skip
-    assert (seen.fault, seen.hazards) == (None, ())
+    run_cells(body, cells, out)
     assert np.array_equal(out[:, :4], cells[:, :4])
 
 
@@ -230,8 +232,7 @@ tcgen05.wait::ld.sync.aligned;
 """ + row_address("%rd2") + "st.global.v2.u32 [%rd21], {%r40, %r41};" + FINISH
     cells = np.arange(128 * COLUMNS, dtype=np.uint32).reshape(128, COLUMNS)
     out = np.zeros_like(cells)
-    run(load(kernel(body, pointers=2, target="sm_100a"), ["k"]), Launch("k", ["in_cells", "out"], block=(128, 1, 1)),
-        in_cells=cells, out=out)  # fmt: skip
+    run_cells(body, cells, out)
     low = cells & 0xFFFF
     assert np.array_equal(out[:, 0], low[:, 0] | low[:, 1] << 16)
     assert np.array_equal(out[:, 1], low[:, 2] | low[:, 3] << 16)
@@ -255,6 +256,18 @@ ALLOCATIONS = {
 @pytest.mark.parametrize("name", ALLOCATIONS)
 def test_allocation_rules(name):
     text, message = ALLOCATIONS[name]
-    seen = run(load(kernel(SETUP + text + FINISH, target="sm_100a"), ["k"]), Launch("k", ["out"]), out=np.zeros(4, np.uint32))
+    program = load(kernel(SETUP + text + FINISH, target="sm_100a"), ["k"])
+    seen = run(program, Launch("k", ["out"]), out=np.zeros(4, np.uint32))
     assert seen.fault is not None
     assert message in seen.fault.message + " ".join(seen.fault.detail)
+
+
+def test_stores_handed_over_without_a_wait():
+    body = SETUP + """
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], {%r1};
+tcgen05.fence::before_thread_sync;""" + FINISH
+    program = load(kernel(body, target="sm_100a"), ["k"])
+    seen = run(program, Launch("k", ["out"], block=(128, 1, 1)), out=np.zeros(4, np.uint32))
+    assert [(hazard.kind, hazard.severity, hazard.occurrences) for hazard in seen.hazards] == [
+        ("unwaited_tensor_store", "rule", 4)
+    ]

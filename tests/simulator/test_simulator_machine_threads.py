@@ -261,7 +261,8 @@ ret;"""
     seen, _ = run_words(kernel(body), 4)
     assert seen.fault is not None
     assert seen.fault.kind is FaultKind.DEADLOCK
-    assert any("bar.sync: lanes fffffffe wait for the other live lanes (00000001)" in line for line in seen.fault.detail)
+    expected = "bar.sync: lanes fffffffe wait for the other live lanes (00000001)"
+    assert any(expected in line for line in seen.fault.detail)
 
 
 def test_a_barrier_with_too_few_threads_is_a_deadlock_that_counts_them():
@@ -347,7 +348,9 @@ bra LOOP;"""
 def test_special_registers_of_a_cluster_launch():
     names = ("ctaid.x", "nctaid.x", "clusterid.x", "nclusterid.x", "cluster_ctaid.x", "cluster_nctaid.x",
              "cluster_ctarank", "cluster_nctarank", "ntid.x", "warpid")  # fmt: skip
-    reads = "\n".join(f"mov.u32 %r{30 + i}, %{name};\nst.global.u32 [%rd21+{4 * i}], %r{30 + i};" for i, name in enumerate(names))
+    reads = "\n".join(
+        f"mov.u32 %r{30 + i}, %{name};\nst.global.u32 [%rd21+{4 * i}], %r{30 + i};" for i, name in enumerate(names)
+    )
     body = f"mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %rd20, %r1, 64;\nadd.u64 %rd21, %rd1, %rd20;\n{reads}\nret;"
     _, out = run_words(kernel(body), 16 * 6, grid=(6, 1, 1), cluster=(2, 1, 1))
     for cta, row in enumerate(out.reshape(6, 16)):

@@ -59,6 +59,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str],
     flags = ""
     if types[0] in ("bf16", "f16"):
         flags = f", {int(b_mn)}" if registers else f", {int(a_mn)}, {int(b_mn)}"
+    opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[types[0]]}.f32.{types[0]}.{types[1]}"
     body = f"""
 mov.u32 %r1, %tid.x;
 shl.b32 %r2, %r1, 2;
@@ -82,7 +83,7 @@ bar.sync 0;
 mov.u64 %rd10, {signed(descriptor(BASE, a_leading, a_stride, a_mode))};
 mov.u64 %rd11, {signed(descriptor(b_base, b_leading, b_stride, b_mode))};
 wgmma.fence.sync.aligned;
-wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[types[0]]}.f32.{types[0]}.{types[1]} {{{", ".join(d)}}}, {left}, %rd11, {int(accumulate)}, {signs}{flags};
+{opcode} {{{", ".join(d)}}}, {left}, %rd11, {int(accumulate)}, {signs}{flags};
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
 """ + "\n".join(f"st.global.f32 [%rd21+{512 * i}], {name};" for i, name in enumerate(d)) + "\nret;"
@@ -111,12 +112,12 @@ def test_widths(n):
     check("bf16", "bf16", n)
 
 
-@pytest.mark.parametrize("a_mode, b_mode", itertools.product(MODES, MODES))
+@pytest.mark.parametrize("a_mode, b_mode", list(itertools.product(MODES, MODES)))
 def test_k_major_layouts(a_mode, b_mode):
     check("bf16", "bf16", 64, a_mode=a_mode, b_mode=b_mode)
 
 
-@pytest.mark.parametrize("a_mode, b_mode", itertools.product(MODES, MODES))
+@pytest.mark.parametrize("a_mode, b_mode", list(itertools.product(MODES, MODES)))
 def test_mn_major_layouts(a_mode, b_mode):
     check("bf16", "bf16", 128, a_mode=a_mode, b_mode=b_mode, a_mn=True, b_mn=True)
 

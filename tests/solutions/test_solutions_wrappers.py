@@ -59,6 +59,7 @@ COMMON = {
         "mbarrier.try_wait.parity.acquire.cluster", "mbarrier_try_wait_parity_cluster(u, 0)",
     ),
     "prefetch_tensormap": ("prefetch.tensormap", "prefetch_tensormap(&map)"),
+    "reduce_add_f32x4": ("red.relaxed.gpu.global.add.v4.f32", "reduce_add_f32x4(p, 1, 2, 3, 4)"),
     "setmaxnreg_dec": ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg_dec<40>()"),
     "setmaxnreg_inc": ("setmaxnreg.inc.sync.aligned.u32 232", "setmaxnreg_inc<232>()"),
     "stmatrix_x2": ("stmatrix.sync.aligned.m8n8.x2.shared", "stmatrix_x2(u, r2)"),

@@ -48,9 +48,9 @@ def evaluate_all(
 ) -> list[Answer]:
     """Judges every candidate with ``jobs`` at a time and returns the answers in the order of ``candidates``.
 
-    ``on_answer`` is called in the calling thread as each one ends. What only concerns one candidate (the simulator lacks
-    an instruction) is a problem in its answer. The first other infrastructure error ends the batch: what has not begun
-    is not judged, and the error is raised when the running ones have ended.
+    ``on_answer`` is called in the calling thread as each one ends. What only concerns one candidate (the simulator
+    lacks an instruction) is a problem in its answer. The first other infrastructure error ends the batch: what has not
+    begun is not judged, and the error is raised when the running ones have ended.
     """
 
     def answer(candidate: Candidate) -> Answer:

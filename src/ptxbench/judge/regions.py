@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-Mask = NDArray[np.bool_]
+from ptxbench.tasks import Mask
 
 _PERIODS = (8, 16, 32, 64, 128, 256)
 _MAX_RUNS = 3
 
 
-def describe_region(mask: Mask) -> str:
-    """The set elements of a mask in words; leading axes (batch, head) are listed, the last two are rows and columns."""
-    if mask.ndim < 2:
-        return f"elements {describe_indices(mask)}"
-    lead = mask.reshape(-1, *mask.shape[-2:])
-    hit = _any(lead, (1, 2))
-    place = _describe_matrix(_any(lead[hit], 0))
+def describe_region(mask: Mask, lead: tuple[str, ...] = ()) -> str:
+    """The set elements of a mask in words. The last two axes are rows and columns, ``lead`` names those before them."""
+    matrices = mask.reshape(-1, *mask.shape[-2:])
+    hit = _any(matrices, (1, 2))
+    place = _describe_matrix(_any(matrices[hit], 0))
     if hit.all():
         return place
-    return f"{place} of matrix {describe_indices(hit)}"
+    return f"{'all' if place == 'everywhere' else place} {_describe_matrices(hit.reshape(mask.shape[:-2]), lead)}"
 
 
 def describe_indices(hit: NDArray[np.bool_], granule: str = "") -> str:
@@ -37,9 +37,22 @@ def describe_indices(hit: NDArray[np.bool_], granule: str = "") -> str:
     return shown if len(runs) <= _MAX_RUNS else f"{shown}, ... ({len(runs)} runs)"
 
 
+def _describe_matrices(hit: Mask, lead: tuple[str, ...]) -> str:
+    """``of head 1``, ``of batch 0, head 2``: the axes along which not everything is set."""
+    along = {
+        name: _any(hit, tuple(a for a in range(hit.ndim) if a != axis)) for axis, name in enumerate(lead)
+    }
+    told = [f"{name} {describe_indices(indices)}" for name, indices in along.items() if not indices.all()]
+    if int(hit.sum()) != math.prod(int(indices.sum()) for indices in along.values()):
+        return f"in {hit.sum()} of {hit.size} matrices"
+    return f"of {', '.join(told)}"
+
+
 def _describe_matrix(mask: Mask) -> str:
     rows, columns = _any(mask, 1), _any(mask, 0)
     density = mask.sum() / (rows.sum() * columns.sum())
+    if columns.size == 1:
+        return "everywhere" if rows.all() else f"rows {describe_indices(rows)}{_warp_note(rows)}"
     if rows.sum() == columns.sum() == 1:
         return f"the element at row {describe_indices(rows)}, column {describe_indices(columns)}"
     if density < 0.5:

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from ptxbench.core import Progress as Announce
+
 Say = Callable[[str], None]
 
 
 @contextmanager
-def stage_display(console: Console) -> Generator[Say]:
+def stage_display(console: Console) -> Generator[Announce]:
     """Yields a function that announces the current stage."""
     if not console.is_terminal:
         yield lambda stage: console.print(f"{stage} ...", highlight=False, markup=False)

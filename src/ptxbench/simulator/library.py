@@ -17,6 +17,7 @@ from ptxbench.native import build_library
 
 _MACHINE = Path(__file__).with_name("machine")
 _FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
+_MACHINE_FAILED = 2
 
 
 class MachineOptions(ctypes.Structure):
@@ -140,8 +141,11 @@ class MachineRun:
         """Runs a kernel to its end; the fault that ended it, or ``None``."""
         block = (ctypes.c_char * len(parameters)).from_buffer(parameters)
         with self._busy:
-            faulted = self._library.ptx_launch(self._handle, ctypes.byref(launch), ctypes.addressof(block))
-            return json.loads(self._library.ptx_fault(self._handle)) if faulted else None
+            status = self._library.ptx_launch(self._handle, ctypes.byref(launch), ctypes.addressof(block))
+            text = self._library.ptx_fault(self._handle).decode() if status else ""
+        if status == _MACHINE_FAILED:
+            raise DeviceError(f"The simulator's machine failed: {text}.")
+        return json.loads(text) if status else None
 
     def report(self) -> dict[str, Any]:
         """Counts, hazards and totals so far."""

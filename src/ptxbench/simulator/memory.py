@@ -20,7 +20,7 @@ _POISON: Final = struct.pack("<I", 0x7FD57FD5)  # NaN as bf16, f16, f32 and f64
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes of the host that stand for a range of device memory."""
+    """Bytes of the host that stand for a range of device memory; ``writable`` says whether kernels may write to it."""
 
     name: str
     address: int
@@ -33,6 +33,7 @@ class DeviceMemory:
 
     def __init__(self, plan: LaunchPlan, image: Image, buffers: Mapping[str, memoryview]) -> None:
         self.regions: dict[str, Region] = {}
+        self.inputs = frozenset(buffer.name for buffer in plan.buffers if buffer.role == "input")
         self._next = _FIRST_ADDRESS
         self._variables = {variable.name: variable for variable in image.globals}
         for buffer in plan.buffers:

@@ -134,10 +134,11 @@ def _moves_registers(artifact: Artifact, kernel: str) -> bool:
 
 
 def _move(node: MemsetNode | CopyNode, memory: DeviceMemory) -> Fault | None:
-    if not memory.regions[node.to.buffer].writable:
+    # Constants are read-only to kernels, not to the launcher's own copies.
+    if node.to.buffer in memory.inputs:
         return Fault(
             kind=FaultKind.STRAY_WRITE,
-            message=f"a {node.op} of the launcher writes to {node.to.buffer}, which is read-only.",
+            message=f"a {node.op} of the launcher writes to {node.to.buffer}, which is an input.",
             advice="Write to outputs and workspace only; inputs stay as they are.",
         )
     if isinstance(node, MemsetNode):

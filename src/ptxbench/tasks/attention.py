@@ -15,14 +15,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float32, Float64, Sizes, Tensor, Tensors, numpy_dtype, roundoff, underflow
+from ptxbench.tasks.arrays import Float32, Float64, Mistakes, Sizes, Tensor, Tensors, numpy_dtype, turned
 from ptxbench.tasks.distributions import draw_inputs
-from ptxbench.tasks.gemm import FP32_ROUNDOFF, SLICE, summation_factor
-from ptxbench.tasks.mistakes import Mistakes, backward_mistakes, forward_mistakes
-from ptxbench.tasks.softmax import exact_softmax, logit_noise, logits, turned, visible_keys
+from ptxbench.tasks.gemm import SLICE
+from ptxbench.tasks.mistakes import backward_mistakes, forward_mistakes
+from ptxbench.tasks.rounding import FP32_ROUNDOFF, roundoff, summation_factor, underflow
+from ptxbench.tasks.softmax import exact_softmax, logit_noise, logits, visible_keys
 
 EXP_ERROR = 2.0**-13
-"""Relative error of an exponential whose result is needed in 16 bits only: the best cubic for 2^x on [0, 1) has 1e-4."""
+"""Relative error of an exponential that is needed in 16 bits only: the best cubic for 2^x on [0, 1) has 1e-4."""
 
 ROWS = 128
 """Rows in the block in which errors are judged: the granule of the size rules."""
@@ -141,8 +142,8 @@ class AttentionBackward:
     def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
         """Errors of P times dO; errors of dS times K and Q.
 
-        dS has its rounding, that of P (which may enter it), the error of the logits, and P times the errors of dP (fp32)
-        and delta (rounded O). That of delta is common to a row, so that in dQ it multiplies the row sum P·K.
+        dS has its rounding, that of P (which may enter it), the error of the logits, and P times the errors of dP
+        (fp32) and delta (rounded O). That of delta is common to a row, so that in dQ it multiplies the row sum P·K.
         """
         q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
         weights, _ = exact_softmax(task, q, k, product_scale)
@@ -164,7 +165,7 @@ class AttentionBackward:
 
     def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:
         """128 queries (or keys) of one head."""
-        return {name: (1, 1, ROWS, 128) for name in ("dQ", "dK", "dV")}
+        return dict.fromkeys(("dQ", "dK", "dV"), (1, 1, ROWS, 128))
 
     def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
         """The products of 16 successive keys (dQ) or queries (dK, dV)."""

@@ -1,4 +1,9 @@
-"""C[M,N] = A[M,K] · B[N,K]ᵀ."""
+"""C = A·Bᵀ in its variants.
+
+A row says by the shapes of its arguments how operands lie: [M, K] or [K, M], [N, K] or [K, N], with a leading batch
+axis L or without. An input ``bias`` [N] is added to every row; the option ``gelu`` applies x·Φ(x) to the sum, Φ being
+the normal distribution function (the exact form, with erf).
+"""
 
 from __future__ import annotations
 
@@ -6,67 +11,119 @@ import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float64, Sizes, Tensor, Tensors, numpy_dtype
+from ptxbench.core import Argument, Task
+from ptxbench.tasks.arrays import Float32, Float64, Mistakes, Sizes, Tensor, Tensors, numpy_dtype, turned
 from ptxbench.tasks.distributions import draw_inputs
+from ptxbench.tasks.rounding import FP32_ROUNDOFF, summation_factor
 
-FP32_ROUNDOFF = 2.0**-24
 SLICE = 16
-"""K extent of one 16-bit matrix instruction, the least that a kernel can lose."""
-
-
-def summation_factor(depth: int) -> float:
-    """RMS error of a sum of ``depth`` products in fp32, in units of the sum of magnitudes: max(√K, K/32) · 2^-24.
-
-    √K: the probabilistic bound on a sum of K terms in any order (Higham and Mary, "A new approach to probabilistic
-    rounding error analysis", 2019), confidence parameter 1. K/32: the bias of tensor cores, which truncate: half an
-    ulp (2^-24 of the partial sum) per step of 16, with partial sums of half of the sum of magnitudes on average.
-    """
-    return max(math.sqrt(depth), depth / 32) * FP32_ROUNDOFF
+"""Extent of one 16-bit matrix instruction along the axis that it sums over, the least that a kernel can lose."""
 
 
 class Gemm:
-    """The operation ``gemm``: inputs A and B, output C; sizes M, N, K."""
+    """The operation ``gemm``: inputs A, B and perhaps bias, output C; sizes M, N, K and perhaps L; option ``gelu``."""
 
     summed: Mapping[str, str] = {"C": "k"}
 
     def inputs(self, task: Task, sizes: Sizes, distribution: str, seed: int) -> dict[str, Tensor]:
-        """A and B from the distribution."""
+        """All inputs from the distribution."""
         return draw_inputs(task, sizes, distribution, seed)
 
     def given(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
-        """A and B as they are."""
+        """The inputs as they are."""
         return dict(inputs)
 
     def truth(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
-        """The product in float64: exact products, sums good to 2^-53."""
-        a, b = (inputs[name].astype(np.float64) for name in ("A", "B"))
-        return {"C": product_scale * (a @ b.T)}
+        """The product in float64: exact products, sums good to 2^-53; bias and GELU likewise."""
+        a, b = (x.astype(np.float64) for x in _operands(task, inputs))
+        result = product_scale * (a @ b) + _bias(inputs)
+        return {"C": result * _normal_cdf(result) if _gelu(task) else result}
 
     def honest(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Tensor]:
-        """Exact products of the operands, accumulated in fp32, rounded once."""
-        a, b = (inputs[name].astype(np.float32) for name in ("A", "B"))
-        product = np.float32(product_scale) * (a @ b.T)
-        return {"C": product.astype(numpy_dtype(task.outputs[0].dtype))}
+        """Exact products of the operands, accumulated in fp32, epilogue in fp32, rounded once."""
+        a, b = (x.astype(np.float32) for x in _operands(task, inputs))
+        result: Float32 = np.float32(product_scale) * (a @ b) + _bias(inputs).astype(np.float32)
+        if _gelu(task):
+            result = result * _normal_cdf(result).astype(np.float32)
+        return {"C": result.astype(numpy_dtype(task.outputs[0].dtype))}
 
     def noise(self, task: Task, sizes: Sizes, inputs: Tensors, product_scale: float = 1.0) -> dict[str, Float64]:
-        """`summation_factor` · Σ|a||b|."""
-        a, b = (np.abs(inputs[name].astype(np.float32)) for name in ("A", "B"))
+        """`summation_factor` · Σ|a||b|.
+
+        With GELU: that times its slope, joined with the error of 1 + erf in fp32, which cancels for negative values:
+        an ulp of 1 (2^-23), times half of the value.
+        """
+        a, b = (np.abs(x.astype(np.float32)) for x in _operands(task, inputs))
         factor = abs(product_scale) * summation_factor(sizes["K"])
-        return {"C": factor * (a @ b.T).astype(np.float64)}
+        noise = factor * (a @ b).astype(np.float64)
+        if _gelu(task):
+            x = self.truth(_without_gelu(task), sizes, inputs, product_scale)["C"]
+            slope = _normal_cdf(x) + x * np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
+            noise = np.hypot(noise * slope, FP32_ROUNDOFF * x)
+        return {"C": noise}
 
     def blocks(self, task: Task) -> dict[str, tuple[int, ...]]:
         """128×128, the granule of the size rules."""
-        return {"C": (128, 128)}
+        return {"C": (1,) * (len(task.outputs[0].shape) - 2) + (128, 128)}
 
     def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
-        """The products of 16 successive k."""
-        a, b = (inputs[name].astype(np.float32) for name in ("A", "B"))
+        """The products of 16 successive k; none behind a GELU."""
+        if _gelu(task):
+            return
+        a, b = (x.astype(np.float32) for x in _operands(task, inputs))
         for start in range(0, sizes["K"], SLICE):
             stop = min(start + SLICE, sizes["K"])
-            yield start, stop, {"C": (a[:, start:stop] @ b[:, start:stop].T).astype(np.float64)}
+            yield start, stop, {"C": (a[..., start:stop] @ b[..., start:stop, :]).astype(np.float64)}
+
+    def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
+        """Operands taken in the other layout; bias or GELU left out."""
+        wrong = {name: _other_layout(inputs[name]) for name in "AB"}
+        lie = {a.name: f"is taken as {_axes(a, exchanged=True)} (it is {_axes(a)})" for a in task.inputs[:2]}
+        yield f"A {lie['A']}", self.truth(task, sizes, {**inputs, "A": wrong["A"]})
+        yield f"B {lie['B']}", self.truth(task, sizes, {**inputs, "B": wrong["B"]})
+        yield f"A {lie['A']} and B {lie['B']}", self.truth(task, sizes, {**inputs, **wrong})
+        if _gelu(task):
+            yield "GELU is not applied", self.truth(_without_gelu(task), sizes, inputs)
+        if "bias" in inputs:
+            unbiased = {name: tensor for name, tensor in inputs.items() if name != "bias"}
+            yield "the bias is not added", self.truth(task, sizes, unbiased)
 
     def flops(self, task: Task, sizes: Sizes) -> int:
-        """2·M·N·K."""
-        return 2 * sizes["M"] * sizes["N"] * sizes["K"]
+        """2·M·N·K for each of L."""
+        return 2 * sizes["M"] * sizes["N"] * sizes["K"] * sizes.get("L", 1)
+
+
+def _operands(task: Task, inputs: Tensors) -> tuple[Tensor, Tensor]:
+    """A as [..., M, K] and B as [..., K, N]."""
+    shapes = {argument.name: argument.shape for argument in task.inputs}
+    a, b = inputs["A"], inputs["B"]
+    return (a if shapes["A"][-1] == "K" else turned(a)), (turned(b) if shapes["B"][-1] == "K" else b)
+
+
+def _other_layout(tensor: Tensor) -> Tensor:
+    """The values that a kernel reads when it takes a row-major matrix for a column-major one."""
+    return turned(tensor.reshape(turned(tensor).shape))
+
+
+def _axes(argument: Argument, *, exchanged: bool = False) -> str:
+    *lead, rows, columns = argument.shape
+    return f"[{', '.join((*lead, columns, rows) if exchanged else (*lead, rows, columns))}]"
+
+
+def _bias(inputs: Tensors) -> Float64:
+    return inputs["bias"].astype(np.float64) if "bias" in inputs else np.zeros(1)
+
+
+def _gelu(task: Task) -> bool:
+    return task.options.get("gelu", False)
+
+
+def _without_gelu(task: Task) -> Task:
+    return task.model_copy(update={"options": {**task.options, "gelu": False}})
+
+
+def _normal_cdf(x: NDArray[np.floating]) -> Float64:
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    return (1 + erf(x / math.sqrt(2))) / 2

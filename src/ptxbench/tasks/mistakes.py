@@ -9,12 +9,11 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float64, Sizes, Tensors
-from ptxbench.tasks.softmax import Mask, Softmax, logits, softmax, turned, visible_keys
-
-Mistakes = Iterator[tuple[str, dict[str, Float64]]]
+from ptxbench.tasks.arrays import Float64, Mask, Mistakes, Sizes, Tensors, turned
+from ptxbench.tasks.softmax import Softmax, logits, softmax, visible_keys
 
 _TILES = (16, 32, 64, 128)
 _LN2 = math.log(2.0)
@@ -47,7 +46,7 @@ def forward_mistakes(task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
         weights, lse = softmax(logits(changed["Q"], changed["K"], visible))
         yield words, {"O": weights @ changed["V"], "LSE": lse}
     if sizes["H"] > 1:
-        weights, _ = softmax(logits(*(_as_bshd(x, sizes) for x in (q, k)), visible))
+        weights, _ = softmax(logits(_as_bshd(q, sizes), _as_bshd(k, sizes), visible))
         yield "the tensors are taken as [B, S, H, D] (they are [B, H, S, D])", {
             "O": _from_bshd(weights @ _as_bshd(v, sizes))
         }
@@ -87,25 +86,13 @@ def backward_mistakes(task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
         yield words, gradients(found, changed)
 
 
-def gemm_mistakes(sizes: Sizes, inputs: Tensors) -> Mistakes:
-    """Operands taken in the wrong layout."""
-    a, b = (inputs[name].astype(np.float32) for name in ("A", "B"))
-    m, n, k = (sizes[name] for name in "MNK")
-    rows, columns = a.reshape(*a.shape[:-2], k, m), b.reshape(*b.shape[:-2], k, n)
-    for words, product in (
-        ("B is taken as [K, N] (it is [N, K])", a @ columns),
-        ("A is taken as [K, M] (it is [M, K])", turned(rows) @ turned(b)),
-        ("A is taken as [K, M] and B as [K, N] (they are [M, K] and [N, K])", turned(rows) @ columns),
-    ):
-        yield words, {"C": product.astype(np.float64)}
-
-
 def _wrong_masks(task: Task, length: int) -> Iterator[tuple[str, Mask]]:
-    query, key = np.arange(length)[:, None], np.arange(length)[None, :]
+    key: NDArray[np.int64] = np.arange(length, dtype=np.int64)
+    query = key[:, None]
     if not task.options.get("causal", False):
         yield "a causal mask is applied (the task has none)", key <= query
         return
-    yield "the causal mask is missing", key <= length
+    yield "the causal mask is missing", key < length + 0 * query
     yield "the causal mask hides the diagonal too (keys up to the query's own position are visible)", key < query
     yield "the causal mask shows one later key (keys up to the query's own position are visible)", key <= query + 1
     for tile in _TILES:
@@ -115,7 +102,7 @@ def _wrong_masks(task: Task, length: int) -> Iterator[tuple[str, Mask]]:
 
 def _missing_keys(visible: Mask) -> Iterator[tuple[str, Mask]]:
     length = visible.shape[-1]
-    key = np.arange(length)[None, :]
+    key = np.arange(length)
     for tile in _TILES:
         if tile < length:
             last = (length - 1) // tile * tile

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float64, Sizes, Tensor, Tensors
+from ptxbench.tasks.arrays import Float64, Mistakes, Sizes, Tensor, Tensors
 from ptxbench.tasks.attention import AttentionBackward, AttentionForward
 from ptxbench.tasks.gemm import Gemm
 
@@ -61,7 +61,7 @@ class Operation(Protocol):
         """(start, stop, contribution to the outputs) of slices of the summed axis; none where it is not linear."""
         ...
 
-    def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[str, dict[str, Float64]]]:
+    def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
         """Mistakes that authors make: in words, and with the outputs (float64) that they would lead to."""
         ...
 

@@ -9,14 +9,12 @@ import math
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float32, Float64, Tensor
-from ptxbench.tasks.gemm import summation_factor
+from ptxbench.tasks.arrays import Float32, Float64, Mask, turned
+from ptxbench.tasks.rounding import summation_factor
 
 Float = TypeVar("Float", Float32, Float64)
-Mask = NDArray[np.bool_]
 
 
 class Softmax(NamedTuple):
@@ -24,11 +22,6 @@ class Softmax(NamedTuple):
 
     weights: Float64
     lse: Float64
-
-
-def turned(matrix: Tensor) -> Tensor:
-    """The transposition of the last two axes."""
-    return np.swapaxes(matrix, -1, -2)
 
 
 def visible_keys(task: Task, length: int) -> Mask:
@@ -39,8 +32,9 @@ def visible_keys(task: Task, length: int) -> Mask:
 
 def logits(q: Float, k: Float, visible: Mask, factor: float = 1.0) -> Float:
     """factor/√D · Q·Kᵀ in the operands' precision, minus infinity where a key is not ``visible``."""
-    scores = q.dtype.type(factor / math.sqrt(q.shape[-1])) * (q @ turned(k))
-    return np.where(visible, scores, q.dtype.type(-np.inf))
+    scores: Float = q.dtype.type(factor / math.sqrt(q.shape[-1])) * (q @ turned(k))
+    np.copyto(scores, -np.inf, where=~visible)
+    return scores
 
 
 def softmax(scores: Float64) -> Softmax:

@@ -1,10 +1,12 @@
 // A plan with every kind of node: a memset, a copy into a symbol, two kernels on two streams that join, and a third
-// kernel that needs both. Split-K by halves: each half adds its products to its own part of the workspace.
+// kernel that needs both. Split-K by halves: each half adds its products to its own part of the workspace. C is right
+// only if `calls`, which the plan does not name, is back at 0 when a replay starts.
 #include <cuda_bf16.h>
 
 namespace {
 
 __constant__ float scale;
+__device__ int calls;
 
 __global__ void half_product(const __nv_bfloat16* A, const __nv_bfloat16* B, float* partial, int N, int K, int begin) {
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -12,11 +14,12 @@ __global__ void half_product(const __nv_bfloat16* A, const __nv_bfloat16* B, flo
     for (int k = begin; k < begin + K / 2; ++k)
         sum += __bfloat162float(A[size_t(row) * K + k]) * __bfloat162float(B[size_t(column) * K + k]);
     partial[size_t(row) * N + column] = sum;
+    if (begin == 0 && row == 0 && column == 0) ++calls;
 }
 
 __global__ void join(const float* first, const float* second, __nv_bfloat16* C, int N) {
     const size_t at = size_t(blockIdx.y) * N + blockIdx.x * blockDim.x + threadIdx.x;
-    C[at] = __float2bfloat16(scale * (first[at] + second[at]));
+    C[at] = __float2bfloat16(calls * scale * (first[at] + second[at]));
 }
 
 }  // namespace

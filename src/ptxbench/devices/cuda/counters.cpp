@@ -1,7 +1,8 @@
 // Executed counts of every SASS instruction of one kernel launch at a time, through CUPTI's SASS metrics.
 //
-// The order is CUPTI's: configure once per device, then enable, launch, synchronise, flush, disable for each kernel.
-// Two kernels, or a memset, inside one enabled range lose records without an error; the caller keeps to one kernel.
+// The order is CUPTI's: configure, enable, launch one kernel, synchronise, flush, disable. Once per process: on CUPTI
+// 13.0.85 a second enabled range returns no records, and so does the first one when a memset, a copy or another kernel
+// runs after the configuration. None of this is reported as an error, so the caller checks that records came.
 
 #include <cuda.h>
 #include <cupti_profiler_target.h>

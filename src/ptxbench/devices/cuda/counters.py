@@ -37,7 +37,8 @@ class _CRow(ctypes.Structure):
 class Counters:
     """CUPTI's SASS metrics for the current context of this process; a context manager.
 
-    It patches code, so a process that counts never times.
+    Good for one measurement in the life of a process, with no other device work between this object's creation and the
+    measured kernel. It patches code, so a process that counts never times.
     """
 
     def __init__(self, library: Path, chip: str, device_index: int = 0) -> None:
@@ -49,13 +50,13 @@ class Counters:
     def measure(self, kernel: str, launch: Callable[[], None], synchronise: Callable[[], None]) -> list[Row]:
         """Counts of one launch of one kernel. ``launch`` must enqueue that kernel and nothing else.
 
-        `DeviceError` where CUPTI returned no record of the kernel, which it does silently when anything else ran.
+        `DeviceError` where CUPTI returned no record of the kernel, which it does silently (see above).
         """
         rows = self.measure_any(launch, synchronise)
         if not any(row.kernel == kernel for row in rows):
             raise DeviceError(
-                f"CUPTI returned {len(rows)} records, none of kernel {kernel}; nothing but that kernel may run while "
-                "counts are taken."
+                f"CUPTI returned {len(rows)} records, none of kernel {kernel}; count one kernel per process, with no "
+                "other device work after the counters were made."
             )
         return [row for row in rows if row.kernel == kernel]
 

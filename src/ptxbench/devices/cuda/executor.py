@@ -11,7 +11,7 @@ write  buffer                                           the buffer's bytes →
 read   buffer                                           → the buffer's bytes
 export buffer → handle (hex), offset
 run    graph → changed_inputs, stray_writes, seconds
-count  library, chip → rows, seconds, ...
+count  node, library, chip → rows, seconds; only once
 time   samples, graph → samples
 ====== ================================================ =========================================================
 """
@@ -24,9 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ptxbench.core import Artifact, DeviceError, LaunchPlan
+from ptxbench.core import Artifact, DeviceError, KernelNode, LaunchPlan
 from ptxbench.devices.cuda.channel import Message
-from ptxbench.devices.cuda.counters import Counters, Row
+from ptxbench.devices.cuda.counters import Counters
 from ptxbench.devices.cuda.driver import Driver, Handle
 from ptxbench.devices.cuda.memory import Import
 from ptxbench.devices.cuda.replay import Replay
@@ -46,6 +46,7 @@ class Executor:
         self._loaded: Replay | None = None
         self._graph: Handle = None
         self._stopwatch: Stopwatch | None = None
+        self._counted = False
 
     def handlers(self) -> dict[str, Handler]:
         """Operation names and what answers them."""
@@ -70,7 +71,7 @@ class Executor:
         self._unload()
         parsed = time.perf_counter()
         self._loaded = Replay(self._driver, artifact, plan, imports)
-        self._loaded.memory.reset()
+        self._loaded.reset()
         return {"parse_s": parsed - started, "load_s": time.perf_counter() - parsed}, b""
 
     def _unload(self) -> None:
@@ -95,12 +96,9 @@ class Executor:
         return {"handle": shared.handle.hex(), "offset": shared.offset}, b""
 
     def run(self, request: Message) -> Answer:
-        """Replays the plan once on poisoned outputs and looks for writes where none may be.
-
-        Device variables that the plan does not name keep what the last replay left in them; load again for fresh ones.
-        """
+        """Replays the plan once on poisoned outputs and looks for writes where none may be."""
         memory = self._replay().memory
-        memory.reset()
+        self._replay().reset()
         work = self._work(request.header["graph"])
         started = time.perf_counter()
         work()
@@ -111,18 +109,23 @@ class Executor:
         }, b""
 
     def count(self, request: Message) -> Answer:
-        """Replays the plan node after node and counts executed instructions of every kernel."""
-        replay = self._replay()
-        replay.memory.reset()
+        """Counts executed instructions of the kernel at one node of the plan, after the nodes before it have run.
+
+        It ends this process's usefulness: CUPTI counts once per process, and leaves the code patched.
+        """
+        replay, at = self._replay(), int(request.header["node"])
+        node = replay.plan.nodes[at]
+        if not isinstance(node, KernelNode):
+            raise DeviceError(f"Node {at} of the plan is a {node.op}, which executes no instruction.")
+        replay.reset()
+        replay.run_before(at)
+        self._counted = True
         started = time.perf_counter()
-        rows: list[Row] = []
+        # Configured only now: CUPTI returns nothing if anything but the counted kernel runs after this.
         with Counters(Path(request.header["library"]), request.header["chip"], self._driver.device_index) as counters:
             opened = time.perf_counter()
-
-            def around(kernel: str, launch: Callable[[], None]) -> None:
-                rows.extend(counters.measure(kernel, launch, self._driver.synchronise))
-
-            replay.one_by_one(around)
+            launch = lambda: replay.launch_node(at, replay.stream)  # noqa: E731
+            rows = counters.measure(node.kernel, launch, self._driver.synchronise)
         finished = time.perf_counter()
         return {
             "rows": [row.model_dump() for row in rows], "open_s": opened - started, "count_s": finished - opened,
@@ -134,10 +137,12 @@ class Executor:
         if self._stopwatch is None:
             self._stopwatch = Stopwatch(self._driver, replay.stream)
         work = self._work(request.header["graph"])
-        samples = [self._stopwatch.sample(work) for _ in range(request.header["samples"])]
+        samples = [self._stopwatch.sample(work, replay.restore_variables) for _ in range(request.header["samples"])]
         return {"samples": [sample.model_dump() for sample in samples]}, b""
 
     def _replay(self) -> Replay:
+        if self._counted:
+            raise DeviceError("The executor has counted, so its code is patched; start another one.")
         if self._loaded is None:
             raise DeviceError("The executor was asked to work before a plan was loaded; send load first.")
         return self._loaded

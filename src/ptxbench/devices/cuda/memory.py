@@ -1,4 +1,4 @@
-"""A plan's buffers on the device: guard zones, poison where no content is defined, symbols at their start."""
+"""A plan's buffers on the device: guard zones, and poison where no content is defined."""
 
 from __future__ import annotations
 
@@ -41,17 +41,13 @@ class PlanMemory:
     """Every buffer of one plan, allocated or imported. Not for several threads."""
 
     def __init__(self, driver: Driver, plan: LaunchPlan, module: Handle, imports: Mapping[str, Import]) -> None:
-        """Allocates everything; symbols are found in ``module``, and their initial content is kept."""
+        """Allocates everything; symbols are found in ``module``."""
         self._driver = driver
         self._regions: dict[str, _Region] = {}
         self._inputs: dict[str, bytearray] = {}
-        self._initial: dict[str, bytearray] = {}
         for buffer in plan.buffers:
             self._regions[buffer.name] = self._place(buffer, module, imports.get(buffer.name))
         self.addresses = {name: region.address for name, region in self._regions.items()}
-        for name, region in self._regions.items():
-            if region.buffer.role == "symbol":
-                self._initial[name] = driver.read(region.address, region.buffer.bytes)
 
     def _place(self, buffer: Buffer, module: Handle, source: Import | None) -> _Region:
         if buffer.role == "symbol":
@@ -88,15 +84,13 @@ class PlanMemory:
         return Import(self._driver.export(region.start), region.address - region.start)
 
     def reset(self) -> None:
-        """Guards intact, everything without defined content poisoned, symbols at their initial values."""
+        """Guards intact, everything without defined content poisoned."""
         for region in self._regions.values():
             if region.guarded:
                 self._driver.fill(region.start, GUARD_WORD, GUARD_BYTES)
                 self._driver.fill(*self._after(region))
             if region.buffer.role in ("output", "workspace", "allocation"):
                 self._driver.fill(region.address, POISON_WORD, region.buffer.bytes)
-        for name, content in self._initial.items():
-            self._driver.write(self._regions[name].address, content)
         # Fills are asynchronous and our streams do not wait for the default stream.
         self._driver.synchronise()
 

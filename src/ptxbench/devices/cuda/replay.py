@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ptxbench.core import Artifact, Block, CopyNode, KernelNode, LaunchPlan, MemsetNode, Node, TensorMap
@@ -11,6 +11,7 @@ from ptxbench.devices.cuda.driver import Driver, Handle
 from ptxbench.devices.cuda.encode import EncodeArguments, patch_block, resolve
 from ptxbench.devices.cuda.lanes import Step, assign_lanes
 from ptxbench.devices.cuda.memory import Import, PlanMemory
+from ptxbench.devices.cuda.variables import Variables
 
 _ALIGNMENT = 64
 
@@ -25,10 +26,11 @@ class Replay:
         self, driver: Driver, artifact: Artifact, plan: LaunchPlan, imports: Mapping[str, Import] | None = None
     ) -> None:
         self._driver = driver
-        self._plan = plan
+        self.plan = plan
         self._module = driver.load_module(artifact.cubin)
         self._functions = {name: driver.function(self._module, name) for name in plan.kernels()}
         self._permit()
+        self._variables = Variables(driver, self._module, artifact.cubin)
         self.memory = PlanMemory(driver, plan, self._module, imports or {})
         self._payloads: list[int] = []
         # Host parameter blocks by node; they must stay alive while `_arguments` points into them.
@@ -49,7 +51,7 @@ class Replay:
         return self._streams[0]
 
     def _permit(self) -> None:
-        nodes = [node for node in self._plan.nodes if isinstance(node, KernelNode)]
+        nodes = [node for node in self.plan.nodes if isinstance(node, KernelNode)]
         for name, function in self._functions.items():
             own = [node for node in nodes if node.kernel == name]
             shared = max(node.dynamic_shared for node in own)
@@ -75,6 +77,15 @@ class Replay:
 
         return patch_block(block, self.memory.addresses, encode)
 
+    def reset(self) -> None:
+        """Everything as at the start of a call: undefined content poisoned, device variables at their first values."""
+        self.restore_variables()
+        self.memory.reset()
+
+    def restore_variables(self) -> None:
+        """Enqueues on `stream` putting the device variables' initial values back."""
+        self._variables.restore(self.stream)
+
     def launch(self) -> None:
         """Enqueues every node once, respecting the plan's edges; later work on `stream` waits for all of it."""
         driver = self._driver
@@ -92,12 +103,13 @@ class Replay:
         stream = self._streams[step.lane]
         for earlier in step.waits:
             self._driver.wait(stream, self._events[earlier])
-        self._launch_node(step.node, stream)
+        self.launch_node(step.node, stream)
         if step.node in self._events:
             self._driver.call("cuEventRecord", self._events[step.node], stream)
 
-    def _launch_node(self, index: int, stream: Handle) -> None:
-        node = self._plan.nodes[index]
+    def launch_node(self, index: int, stream: Handle) -> None:
+        """Enqueues one node, without regard to the plan's edges."""
+        node = self.plan.nodes[index]
         addresses = self.memory.addresses
         if isinstance(node, KernelNode):
             self._driver.launch(self._functions[node.kernel], node, self._arguments[index], stream)
@@ -115,18 +127,16 @@ class Replay:
         self.launch()
         return self._driver.end_capture(self.stream)
 
-    def one_by_one(self, around_kernel: Callable[[str, Callable[[], None]], None]) -> None:
-        """Runs node after node, each to its end; a kernel's launch is handed to ``around_kernel`` with its name."""
-        for index, node in enumerate(self._plan.nodes):
-            if isinstance(node, KernelNode):
-                around_kernel(node.kernel, lambda at=index: self._launch_node(at, self.stream))
-            else:
-                self._launch_node(index, self.stream)
+    def run_before(self, index: int) -> None:
+        """Runs the nodes that stand before ``index``, each to its end."""
+        for earlier in range(index):
+            self.launch_node(earlier, self.stream)
             self._driver.synchronise()
 
     def close(self) -> None:
         """Gives memory and module back."""
         self.memory.close()
+        self._variables.close()
         for payload in self._payloads:
             self._driver.free(payload)
         self._driver.unload_module(self._module)

@@ -30,10 +30,12 @@ class Stopwatch:
         self._begin = driver.event(timing=True)
         self._end = driver.event(timing=True)
 
-    def sample(self, work: Callable[[], None]) -> Sample:
-        """Runs ``work`` (which enqueues on the stream) once."""
+    def sample(self, work: Callable[[], None], prepare: Callable[[], None] | None = None) -> Sample:
+        """Runs ``work`` (which enqueues on the stream) once, after ``prepare``, which is not timed by the events."""
         driver = self._driver
         started = time.perf_counter()
+        if prepare is not None:
+            prepare()
         driver.call("cuMemsetD32Async", self._flush, 0, self._flush_bytes // 4, self._stream)
         driver.call("cuCtxResetPersistingL2Cache")
         # A small kernel of this context directly before the timed region: the context switch stays outside of it.

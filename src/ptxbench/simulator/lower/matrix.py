@@ -7,11 +7,12 @@ from typing import Final
 from ptxbench.simulator import ptx
 from ptxbench.simulator.lower.image import LoweredInstruction, Slot
 from ptxbench.simulator.lower.site import NONE, Rules, Site
-from ptxbench.simulator.lower.spaces import SHARED, Space
+from ptxbench.simulator.lower.spaces import SHARED, Space, results
 
 _ELEMENTS: Final = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4}
 _BYTES: Final = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1}
 _FLOAT8: Final = ("e4m3", "e5m2")
+_COLUMNS: Final = 512
 _GROUPS: Final = {"cta_group::1": 1, "cta_group::2": 2}
 _KINDS: Final = {"kind::f16": 0, "kind::tf32": 1, "kind::f8f6f4": 2}
 _SHAPES: Final = {"32x32b": 0, "16x64b": 1, "16x128b": 2, "16x256b": 3, "16x32bx2": 4}
@@ -47,7 +48,7 @@ def _mma_async(site: Site) -> LoweredInstruction:
         site.refuse("scales of A and B are 1 or -1")
     transpose_a, transpose_b = (0, *transposed) if len(transposed) == 1 else tuple(transposed) or (0, 0)
     half = accumulator == "f16"
-    destinations = site.destinations(d, "b32", columns // (4 if half else 2))
+    destinations = results(site, site.elements(d, columns // (4 if half else 2)), "b32")
     left = site.sources(a, "b32", 4) if in_registers else [site.source(a, "b64")]
     attributes = [
         columns, _ELEMENTS[a_type], _ELEMENTS[b_type], half, in_registers, scale_a < 0, scale_b < 0, transpose_a,
@@ -81,7 +82,7 @@ def _mma(site: Site) -> LoweredInstruction:
     left = depth * _BYTES[a_type] // 8
     return site.emit(
         "mma.sync",
-        site.destinations(d, "b32", 2 if d_type == "f16" else 4),
+        results(site, site.elements(d, 2 if d_type == "f16" else 4), "b32"),
         site.sources(a, "b32", left),
         site.sources(b, "b32", left // 2),
         site.sources(c, "b32", 2 if c_type == "f16" else 4),
@@ -147,6 +148,8 @@ def _transfer(site: Site, packing: str) -> tuple[list[int], int]:
     second_half = 0
     if split:
         second_half = site.integer(operands[2 if packing.startswith("pack") else 1])
+        if not 0 <= second_half < _COLUMNS:
+            site.refuse(f"{second_half} is not a column offset")
     registers = repeat * _REGISTERS[shape]
     if repeat not in (1, 2, 4, 8, 16, 32, 64, 128) or registers > 128:
         site.refuse(f".x{repeat} does not exist for this shape")
@@ -166,6 +169,11 @@ def _wait_st(site: Site) -> LoweredInstruction:
 def _fence(site: Site) -> LoweredInstruction:
     site.arguments(0)
     return site.emit("no_effect")
+
+
+def _fence_before(site: Site) -> LoweredInstruction:
+    site.arguments(0)
+    return site.emit("tcgen05.fence.before")
 
 
 def _tensor_mma(site: Site) -> LoweredInstruction:
@@ -196,7 +204,7 @@ _TCGEN05: Final[Rules] = {
     "commit": _commit,
     "dealloc": _dealloc,
     "fence::after_thread_sync": _fence,
-    "fence::before_thread_sync": _fence,
+    "fence::before_thread_sync": _fence_before,
     "ld": _ld,
     "mma": _tensor_mma,
     "relinquish_alloc_permit": _relinquish,

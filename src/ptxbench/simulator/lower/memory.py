@@ -14,6 +14,7 @@ from ptxbench.simulator.lower.spaces import (
     SHARED,
     SPACES,
     Space,
+    result,
     take_cache_hints,
     take_reduction,
 )
@@ -21,6 +22,7 @@ from ptxbench.simulator.lower.types import TYPES
 
 _VALUES: Final = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128")
 _VECTORS: Final = {"v2": 2, "v4": 4, "v8": 8}
+_MOST_BITS: Final = 256
 _ZERO_EXTENDED: Final = 0
 _SIGN_EXTENDED: Final = {16: 1, 32: 2, 64: 3}  # by bits of the destination
 
@@ -43,7 +45,7 @@ def _ld(site: Site) -> LoweredInstruction:
     else:
         destinations = site.destinations(d, type_name, count, wider=True)
         extension = _extension(type_name, max(site.bits(element) for element in site.elements(d)))
-    size = TYPES[type_name].bits // 8
+    size = _element_bytes(site, type_name, count)
     poll = semantics != "weak"
     address = site.memory(a)
     return site.emit(
@@ -54,6 +56,13 @@ def _ld(site: Site) -> LoweredInstruction:
 def _access_space(space: Space, address: Slot) -> Space:
     """Arguments of an inlined call lie in local memory; only a kernel's parameters have a space of their own."""
     return Space.LOCAL if space is Space.PARAM and address.kind is not OperandKind.PARAM else space
+
+
+def _element_bytes(site: Site, type_name: str, count: int) -> int:
+    bits = TYPES[type_name].bits
+    if bits * count > _MOST_BITS:
+        site.refuse(f"{count} elements of {bits} bits exceed {_MOST_BITS} bits")
+    return bits // 8
 
 
 def _extension(type_name: str, bits: int) -> int:
@@ -150,7 +159,7 @@ def _createpolicy(site: Site) -> LoweredInstruction:
             pass
     site.take("global")
     site.expect("b64")
-    return site.emit("createpolicy", site.destination(site.operands[0], "b64"))
+    return site.emit("createpolicy", result(site, site.operands[0], "b64"))
 
 
 def _cvta(site: Site) -> LoweredInstruction:
@@ -158,7 +167,7 @@ def _cvta(site: Site) -> LoweredInstruction:
     space = site.pick(SPACES)
     type_name = site.choose(("u64", "u32"))
     d, a = site.arguments(2)
-    return site.emit(op, site.destination(d, type_name), site.source(a, type_name), attributes=[space])
+    return site.emit(op, result(site, d, type_name), site.source(a, type_name), attributes=[space])
 
 
 def _isspacep(site: Site) -> LoweredInstruction:
@@ -172,14 +181,14 @@ def _mapa(site: Site) -> LoweredInstruction:
     site.take("shared::cluster")
     type_name = site.choose(("u32", "u64"))
     d, a, rank = site.arguments(3)
-    return site.emit("mapa", site.destination(d, type_name), site.source(a, type_name), site.source(rank, "u32"))
+    return site.emit("mapa", result(site, d, type_name), site.source(a, type_name), site.source(rank, "u32"))
 
 
 def _getctarank(site: Site) -> LoweredInstruction:
     site.take("shared::cluster")
     type_name = site.choose(("u32", "u64"))
     d, a = site.arguments(2)
-    return site.emit("getctarank", site.destination(d, "u32"), site.source(a, type_name))
+    return site.emit("getctarank", result(site, d, "u32"), site.source(a, type_name))
 
 
 def _ldmatrix(site: Site) -> LoweredInstruction:

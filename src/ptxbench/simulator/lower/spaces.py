@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-from ptxbench.simulator.lower.site import Site
+from ptxbench.simulator import ptx
+from ptxbench.simulator.lower.image import Slot
+from ptxbench.simulator.lower.site import NONE, Site
 
 
 class Space(IntEnum):
@@ -44,6 +47,20 @@ TYPES_OF_OP: Final = {
     "max": (*_INTEGERS, *_HALVES), "inc": ("u32",), "dec": ("u32",), "and": ("b32", "b64"), "or": ("b32", "b64"),
     "xor": ("b32", "b64"), "exch": ("b32", "b64"), "cas": ("b16", "b32", "b64"),
 }  # fmt: skip
+
+
+def result(site: Site, operand: ptx.Operand, type_name: str) -> Slot:
+    """A destination that has to be a register: the sink ``_`` is refused."""
+    (slot,) = results(site, [operand], type_name)
+    return slot
+
+
+def results(site: Site, operands: Sequence[ptx.Operand], type_name: str) -> list[Slot]:
+    """Destinations that all have to be registers."""
+    slots = [site.destination(operand, type_name) for operand in operands]
+    if NONE in slots:
+        site.refuse("the sink _ cannot be written here")
+    return slots
 
 
 def take_reduction(site: Site) -> tuple[str, str]:

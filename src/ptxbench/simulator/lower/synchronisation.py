@@ -6,7 +6,7 @@ from typing import Final
 
 from ptxbench.simulator.lower.image import LoweredInstruction
 from ptxbench.simulator.lower.site import NONE, Rules, Site
-from ptxbench.simulator.lower.spaces import SCOPES, SHARED, Space
+from ptxbench.simulator.lower.spaces import SCOPES, SHARED, Space, result
 
 _REDUCTIONS: Final = {"popc": 0, "and": 1, "or": 2}
 
@@ -38,7 +38,7 @@ def _barrier_reduction(site: Site) -> LoweredInstruction:
     d, barrier, *count, predicate = site.arguments(3, 4)
     threads = site.source(count[0], "u32") if count else NONE
     return site.emit(
-        "bar.red", site.destination(d, type_name), site.source(barrier, "u32"), threads,
+        "bar.red", result(site, d, type_name), site.source(barrier, "u32"), threads,
         site.source(predicate, "pred"), attributes=[reduction],
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def _wait(site: Site, *, blocking: bool) -> LoweredInstruction:
 def _pending_count(site: Site) -> LoweredInstruction:
     site.expect("b64")
     d, state = site.arguments(2)
-    return site.emit("mbarrier.pending_count", site.destination(d, "u32"), site.source(state, "b64"))
+    return site.emit("mbarrier.pending_count", result(site, d, "u32"), site.source(state, "b64"))
 
 
 def _object(site: Site) -> Space:

@@ -17,8 +17,6 @@ struct Context {
   std::string report;
 };
 
-std::string message_of(const std::exception& error) { return error.what(); }
-
 char* copy_text(const std::string& text) {
   char* copy = new char[text.size() + 1];
   std::memcpy(copy, text.c_str(), text.size() + 1);
@@ -51,7 +49,7 @@ Module* ptx_load(const u8* image, u64 size, char** error) {
   try {
     return new Module(decode_module({image, size}));
   } catch (const std::exception& failure) {
-    *error = copy_text(message_of(failure));
+    *error = copy_text(failure.what());
     return nullptr;
   }
 }
@@ -83,7 +81,8 @@ void ptx_map(Context* context, u64 address, u64 size, u8* host, int writable, co
 // The device address of the module's next global variable, in order.
 void ptx_place_global(Context* context, u64 address) { context->run.global_addresses.push_back(address); }
 
-// Runs a kernel. Returns 0, or 1 if it ended with a fault: then ptx_report has it.
+// Runs a kernel. Returns 0; 1 if it ended with a fault, which ptx_fault then has; 2 if the machine itself failed, with
+// its message in the same place.
 int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
   Run& run = context->run;
   const Kernel& kernel = run.module.kernels[how->kernel];
@@ -107,6 +106,9 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
     context->report =
         fault_json({FaultKind::kOutOfMemory, "the simulator ran out of host memory", "", i64(kernel.index)});
     faulted = 1;
+  } catch (const std::exception& failure) {
+    context->report = failure.what();
+    faulted = 2;
   }
   run.memory.remove(kParameterWindow);
   return faulted;

@@ -14,7 +14,7 @@ Step bra(Warp& warp, const Insn& insn, u32 mask) {
 Step brx(Warp& warp, const Insn& insn, u32 mask) {
   const u32* index = warp.row(insn.ops[0].slot);
   const u32 first = index[__builtin_ctz(mask)];
-  if (first + 1 >= insn.ops.size()) warp.illegal(insn, format("index %u is outside the list of branch targets", first));
+  if (first >= insn.ops.size() - 1) warp.illegal(insn, format("index %u is outside the list of branch targets", first));
   warp.jump_target = u32(insn.ops[first + 1].imm);
   warp.jump_mask = 0;
   for_lanes(mask, [&](u32 lane) { warp.jump_mask |= u32(index[lane] == first) << lane; });

@@ -43,7 +43,6 @@ const HazardInfo& hazard_info(HazardKind kind) {
        "Put tcgen05.wait::ld.sync.aligned between tcgen05.ld and the first use of its registers."},
       {"product_in_flight_at_exit", false, "Wait on the mbarrier of tcgen05.commit before the CTA exits."},
       {"unwaited_async_copy", false, "Wait with cp.async.wait_all (or commit and wait_group) before the thread exits."},
-      {"inactive_lane_read", true, "Make every lane that is read take part (membermask and control flow must agree)."},
       {"unwaited_tensor_store", false,
        "Put tcgen05.wait::st.sync.aligned after tcgen05.st and before the fence that hands the data on."},
   };

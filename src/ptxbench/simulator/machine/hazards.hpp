@@ -51,7 +51,6 @@ enum class HazardKind : u8 {
   kUnwaitedTensorLoad,
   kUnfinishedProduct,
   kUnwaitedAsyncCopy,
-  kInactiveLaneRead,
   kUnwaitedTensorStore,
 };
 

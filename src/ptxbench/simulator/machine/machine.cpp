@@ -78,7 +78,8 @@ Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank)
   id[1] = owner.origin[1] + rank / shape.x % shape.y;
   id[2] = owner.origin[2] + rank / shape.x / shape.y;
   shared_bytes = launch.kernel->dynamic_offset() + launch.dynamic_shared;
-  const size_t padded = (size_t(shared_bytes) + 15) / 16 * 16;
+  // Whole swizzle rows, so that swizzled offsets stay inside.
+  const size_t padded = (size_t(shared_bytes) + 127) / 128 * 128;
   shared = AlignedWords(padded / 4, kPoison);
   valid.assign(padded, 0);
   dirty.assign(padded / 16, 0);

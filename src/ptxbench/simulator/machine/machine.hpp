@@ -62,6 +62,13 @@ class AlignedWords {
   size_t size_ = 0;
 };
 
+// A place in the program: who executes what, for faults and hazards. Asynchronous work keeps the place of its issue.
+struct Place {
+  Warp* warp = nullptr;
+  const Insn* insn = nullptr;
+  u32 lane = 0;
+};
+
 struct Warp {
   Warp(Cta& cta, u32 index, u32 lanes);
   ~Warp();
@@ -132,6 +139,8 @@ struct Warp {
   u32 cluster_generation = 0;
   bool cluster_arrived = false;
 
+  Place tensor_store;  // the last tcgen05.st that was not waited for; its insn is null if there is none
+
   std::unique_ptr<WgmmaState> wgmma;
   std::unique_ptr<CopyState> copies;
 
@@ -143,13 +152,6 @@ struct Warp {
 
  private:
   AlignedWords storage_;
-};
-
-// A place in the program: who executes what, for faults and hazards. Asynchronous work keeps the place of its issue.
-struct Place {
-  Warp* warp = nullptr;
-  const Insn* insn = nullptr;
-  u32 lane = 0;
 };
 
 struct NamedBarrier {

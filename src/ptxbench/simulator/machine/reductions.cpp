@@ -82,7 +82,7 @@ u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c) {
 
 void reduce_into(AtomicOp op, AtomicType type, u8* to, const u8* from, u32 bytes) {
   const u32 element = bytes_of(type);
-  for (u32 at = 0; at < bytes; at += element) {
+  for (u32 at = 0; at + element <= bytes; at += element) {
     u64 old = 0, value = 0;
     std::memcpy(&old, to + at, element);
     std::memcpy(&value, from + at, element);

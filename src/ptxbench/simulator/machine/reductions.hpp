@@ -13,7 +13,7 @@ u32 bytes_of(AtomicType type);
 // What memory holds after the operation; `c` is the new value of compare-and-swap, whose comparand is `b`.
 u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c = 0);
 
-// Applies the operation to `bytes` of consecutive elements.
+// Applies the operation to consecutive elements that make up `bytes`; a rest shorter than an element is left alone.
 void reduce_into(AtomicOp op, AtomicType type, u8* to, const u8* from, u32 bytes);
 
 }  // namespace ptx

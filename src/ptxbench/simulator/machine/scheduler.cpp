@@ -8,6 +8,8 @@ namespace {
 constexpr u32 kSliceInstructions = 1024;
 // Rounds without any visible change after which warps that poll count as waiting.
 constexpr u32 kQuietRounds = 16;
+// Host memory that the clusters resident at once may take.
+constexpr u64 kMemoryBudget = u64(2) << 30;
 
 // Brent's cycle detection on the states at the ends of time slices: while nothing visible changes, a warp that comes
 // back to an earlier state repeats itself for ever.
@@ -29,13 +31,27 @@ bool repeats(Warp& warp, u64 events) {
   return false;
 }
 
+// Host bytes of the register files, shared and local memory of a cluster, roughly.
+u64 cluster_bytes(const Launch& launch) {
+  const Kernel& kernel = *launch.kernel;
+  const u64 warp = u64(kernel.rows) * kLanes * 4 + u64(kernel.local_bytes) * kLanes;
+  const u64 shared = 3 * (u64(kernel.dynamic_offset()) + launch.dynamic_shared);
+  return launch.ctas_per_cluster() * (launch.warps_per_cta() * warp + shared);
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Run& run, Launch& launch, u32 resident_clusters)
     : run_(run),
       launch_(launch),
-      resident_clusters_(std::max(resident_clusters, 1u)),
-      random_(run.options.seed) {}
+      random_(run.options.seed) {
+  const u64 needed = cluster_bytes(launch), fitting = kMemoryBudget / needed;
+  if (!fitting)
+    throw Fault{FaultKind::kOutOfMemory,
+                format("one cluster needs %llu bytes of the simulator's memory", (unsigned long long)needed),
+                "Use less local memory.", launch.kernel->index};
+  resident_clusters_ = u32(std::min<u64>(std::max(resident_clusters, 1u), fitting));
+}
 
 void Scheduler::admit() {
   auto cluster = std::make_unique<Cluster>(launch_, next_cluster_++);

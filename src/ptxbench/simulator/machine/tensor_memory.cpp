@@ -170,6 +170,7 @@ Step tensor_store(Warp& warp, const Insn& insn, u32 mask) {
       }
     });
   }
+  warp.tensor_store = {&warp, &insn, 0};
   warp.run->event();
   return Step::kNext;
 }
@@ -180,16 +181,29 @@ Step wait_load(Warp& warp, const Insn&, u32 mask) {
   return Step::kNext;
 }
 
-Step wait_store(Warp& warp, const Insn&, u32 mask) { return mask != warp.live ? Step::kConverge : Step::kNext; }
+Step wait_store(Warp& warp, const Insn&, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  warp.tensor_store = {};
+  return Step::kNext;
+}
+
+// tcgen05.fence::before_thread_sync hands over what was stored, so the stores have to be complete.
+Step fence_before(Warp& warp, const Insn&, u32) {
+  if (warp.tensor_store.insn)
+    warp.run->hazard(HazardKind::kUnwaitedTensorStore, warp.tensor_store,
+                     [] { return "was not waited for before tcgen05.fence::before_thread_sync"; });
+  warp.tensor_store = {};
+  return Step::kNext;
+}
 
 std::string describe_alloc(Warp& warp, const Insn& insn, u32) {
   return format("no %u free columns of tensor memory", warp.row(insn.ops[1].slot)[__builtin_ctz(warp.live)]);
 }
 
 constexpr NamedHandler kTable[] = {
-    {"tcgen05.alloc", alloc},        {"tcgen05.dealloc", dealloc}, {"tcgen05.relinquish", relinquish},
-    {"tcgen05.ld", tensor_load},     {"tcgen05.st", tensor_store}, {"tcgen05.wait.ld", wait_load},
-    {"tcgen05.wait.st", wait_store},
+    {"tcgen05.alloc", alloc},        {"tcgen05.dealloc", dealloc},           {"tcgen05.relinquish", relinquish},
+    {"tcgen05.ld", tensor_load},     {"tcgen05.st", tensor_store},           {"tcgen05.wait.ld", wait_load},
+    {"tcgen05.wait.st", wait_store}, {"tcgen05.fence.before", fence_before},
 };
 constexpr Waiter kWaiters[] = {{alloc, describe_alloc}};
 

@@ -7,6 +7,7 @@
 // tensor.prefetch: operands = map, coordinates; attribute = rank
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <memory>
 
@@ -18,18 +19,36 @@ namespace ptx {
 namespace {
 
 constexpr u32 kTileAlign = 128;
+constexpr u32 kMaxBox = 256;
+constexpr u64 kMaxExtent = u64(1) << 32;
 using Coordinates = std::array<i64, kMaxRank>;
+
+// A program may write anything where a map is expected, so every field that is used later is checked.
+bool is_sound(const TensorMap& map) {
+  if (map.magic != kTensorMapMagic || map.rank < 1 || map.rank > kMaxRank) return false;
+  if (map.element_bytes > 8 || std::popcount(map.element_bytes) != 1) return false;
+  if (map.swizzle > u8(Swizzle::k128) || map.reduce_type > u8(AtomicType::kF64)) return false;
+  for (u32 d = 0; d < map.rank; ++d)
+    if (map.box[d] < 1 || map.box[d] > kMaxBox || map.dims[d] > kMaxExtent) return false;
+  return true;
+}
 
 TensorMap read_map(const Place& place, const Operand& operand, u32 rank) {
   TensorMap map;
   const u64 address = address_of(*place.warp, operand, place.lane);
   std::memcpy(&map, global_at(place, address, kTensorMapBytes, 64, Access::kRead), sizeof map);
-  if (map.magic != kTensorMapMagic)
-    place.warp->illegal(*place.insn, format("address 0x%llx holds no tensor map made by cuTensorMapEncodeTiled",
-                                            (unsigned long long)address));
-  if (map.rank != rank)
-    place.warp->illegal(*place.insn, format("the tensor map has %u dimensions, the instruction %u", map.rank, rank));
+  const auto illegal = [&](const std::string& what) { place.warp->illegal(*place.insn, what); };
+  if (!is_sound(map))
+    illegal(format("address 0x%llx holds no tensor map made by cuTensorMapEncodeTiled", (unsigned long long)address));
+  if (map.rank != rank) illegal(format("the tensor map has %u dimensions, the instruction %u", map.rank, rank));
   return map;
+}
+
+u32 checked_bytes(const Place& place, const TensorMap& map) {
+  if (map.box_bytes() > kOffsetMask)
+    place.warp->illegal(*place.insn, format("a box of %llu bytes does not fit into shared memory",
+                                            (unsigned long long)map.box_bytes()));
+  return u32(map.box_bytes());
 }
 
 Coordinates read_coordinates(const Place& place, size_t first, u32 rank) {
@@ -61,7 +80,7 @@ void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
       const i64 index = at[d] + i64(rest % map.box[d]);
       rest /= map.box[d];
       inside &= index >= 0 && index < i64(map.dims[d]);
-      row.address += u64(index * i64(map.strides[d - 1]));
+      row.address += u64(index) * map.strides[d - 1];
     }
     if (!inside) row.begin = row.end = 0;
     visit(row);
@@ -86,7 +105,7 @@ void fill(u8* to, u32 bytes, const TensorMap& map) {
 }
 
 void load_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 destination) {
-  const u32 bytes = u32(map.box_bytes());
+  const u32 bytes = checked_bytes(place, map);
   const Location to = shared_at(place, destination, bytes, kTileAlign, Scope::kCluster);
   u8* window = to.data - to.offset;
   const u32 row_bytes = map.box[0] * u32(map.element_bytes);
@@ -132,7 +151,7 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
 
 // Reads the part of the box that lies inside the tensor, row after row.
 void read_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 source, std::vector<u8>& staged) {
-  const Location from = shared_at(place, source, u32(map.box_bytes()), kTileAlign, Scope::kCta);
+  const Location from = shared_at(place, source, checked_bytes(place, map), kTileAlign, Scope::kCta);
   const u8* window = from.data - from.offset;
   staged.reserve(map.box_bytes());
   for_rows(map, at, [&](const BoxRow& row) {

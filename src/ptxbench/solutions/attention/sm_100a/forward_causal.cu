@@ -126,6 +126,7 @@ __device__ void multiply(Shared& shared, uint32_t tmem, const Work& work) {
                 if (j > 0) {  // products on different accumulators are unordered, and S overwrites the P just read
                     ptx::tcgen05_commit(consumed);
                     ptx::mbarrier_wait_parity(consumed, (j - 1) % 2);
+                    ptx::tcgen05_fence_after_thread_sync();
                 }
                 multiply_scores(scores, ptx::shared_address(shared.q[tile]), ptx::shared_address(shared.kv[stage_of(k)]));
             }
@@ -166,14 +167,15 @@ struct Softmax {
 #pragma unroll
         for (int part = 0; part < 4; ++part) ptx::tcgen05_ld_32x32b_x32(row[part], scores + part * 32);
         ptx::tcgen05_wait_ld();
+        if (CAUSAL && visible < ROWS) {
+#pragma unroll
+            for (int key = 0; key < ROWS; ++key)
+                if (key >= visible) row[key / 32][key % 32] = __float_as_uint(-INFINITY);
+        }
         float maxima[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};  // one per part, to shorten the chains
 #pragma unroll
-        for (int i = 0; i < 32; ++i)
-#pragma unroll
-            for (int part = 0; part < 4; ++part) {
-                if (CAUSAL && part * 32 + i >= visible) row[part][i] = __float_as_uint(-INFINITY);
-                maxima[part] = fmaxf(maxima[part], __uint_as_float(row[part][i]));
-            }
+        for (int key = 0; key < ROWS; ++key)
+            maxima[key / 32] = fmaxf(maxima[key / 32], __uint_as_float(row[key / 32][key % 32]));
         const float maximum = fmaxf(fmaxf(maxima[0], maxima[1]), fmaxf(maxima[2], maxima[3]));
         if (first) {
             top = maximum;
@@ -294,7 +296,7 @@ forward(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUten
     ptx::tcgen05_fence_before_thread_sync();
     __syncthreads();  // nobody reads TMEM any more
     ptx::tcgen05_fence_after_thread_sync();
-    if (warp == MULTIPLIER) ptx::tcgen05_dealloc(tmem, COLUMNS);
+    if (warp == MULTIPLIER) ptx::tcgen05_dealloc(shared.tmem, COLUMNS);
 }
 
 }  // namespace
