@@ -36,13 +36,13 @@ CLUSTER_SOLUTION = "05_cluster_multicast"
 EXACT_FAMILIES = ("wgmma", "tma_load", "tma_store", "stmatrix", "ldmatrix", "cluster_barrier", "f32_fma")
 """Executed a fixed number of times."""
 
-EXACT_OPCODES = {
-    "SYNCS.EXCH": "mbarrier.init", "SYNCS.ARRIVE": "mbarrier.arrive", "USETMAXREG.DEALLOC": "setmaxnreg.dec",
-}
+EXACT_OPCODES = {"SYNCS.ARRIVE": "mbarrier.arrive", "USETMAXREG.DEALLOC": "setmaxnreg.dec"}
 """SASS and PTX of what runs as often on both, counted in lanes: hardware also counts the issue of an instruction whose
 predicate is false everywhere, a PTX-level branch around it does not."""
 
-RETRIED_OPCODES = {"SYNCS.PHASECHK": "mbarrier.try_wait", "USETMAXREG.TRY_ALLOC": "setmaxnreg.inc"}
+RETRIED_OPCODES = {
+    "SYNCS.EXCH": "mbarrier.init", "SYNCS.PHASECHK": "mbarrier.try_wait", "USETMAXREG.TRY_ALLOC": "setmaxnreg.inc",
+}
 """Repeated on hardware until they succeed."""
 
 COUNTING = Path(__file__).with_name("cuda_counting.py")

@@ -16,12 +16,14 @@ from ptxbench.core import (
     Buffer,
     KernelFacts,
     KernelNode,
+    KernelSass,
     LaunchPlan,
     Node,
     Observation,
     ParameterSlot,
     PointerPatch,
     RunOptions,
+    SassInstruction,
     Target,
     TensorMap,
     TensorMapPatch,
@@ -46,13 +48,16 @@ class Launch:
 
 def run(
     program: Program, launches: Launch | Sequence[Launch], options: RunOptions | None = None, *,
-    registers: int = 32, **buffers: Array,
+    registers: int = 32, moves_registers: bool = False, **buffers: Array,
 ) -> Observation:
-    """Runs launches in order. Buffers named ``in_*`` are inputs, all others outputs, written in place."""
+    """Runs launches in order. Buffers named ``in_*`` are inputs, all others outputs, written in place.
+
+    ``moves_registers`` says that ptxas kept ``setmaxnreg``.
+    """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     nodes = tuple(node_of(launch) for launch in launches)
     plan = plan_of(nodes, buffers)
-    artifact = artifact_of(program, registers)
+    artifact = artifact_of(program, registers, moves_registers)
     return execute(program, artifact, plan, views_of(buffers), options or RunOptions())
 
 
@@ -88,7 +93,9 @@ def node_of(launch: Launch) -> KernelNode:
     )  # fmt: skip
 
 
-def artifact_of(program: Program, registers: int) -> Artifact:
+def artifact_of(program: Program, registers: int, moves_registers: bool = False) -> Artifact:
+    kept = (SassInstruction(offset=0, opcode="USETMAXREG.DEALLOC.CTAPOOL", operands="0x28"),)
+    sass = tuple(KernelSass(kernel=kernel.name, instructions=kept) for kernel in program.image.kernels)
     kernels = tuple(
         KernelFacts(
             name=kernel.name, parameters=(ParameterSlot(offset=0, size=kernel.param_bytes),), registers=registers,
@@ -99,7 +106,7 @@ def artifact_of(program: Program, registers: int) -> Artifact:
     )  # fmt: skip
     return Artifact(
         digest="", source_digest="", target=Target(program.image.target), ptx="", cubin=b"", host_library=b"",
-        kernels=kernels, sass=(), remarks=(), versions={},
+        kernels=kernels, sass=sass if moves_registers else (), remarks=(), versions={},
     )  # fmt: skip
 
 

@@ -127,7 +127,8 @@ ret;"""
 ATOMICS = {
     "add.u32": (np.uint32, np.add), "min.s32": (np.int32, np.minimum), "max.u32": (np.uint32, np.maximum),
     "and.b32": (np.uint32, np.bitwise_and), "or.b32": (np.uint32, np.bitwise_or),
-    "xor.b32": (np.uint32, np.bitwise_xor), "add.u64": (np.uint64, np.add), "max.s64": (np.int64, np.maximum), "add.f32": (np.float32, np.add),
+    "xor.b32": (np.uint32, np.bitwise_xor), "add.u64": (np.uint64, np.add),
+    "max.s64": (np.int64, np.maximum), "add.f32": (np.float32, np.add),
     "add.f64": (np.float64, np.add), "add.noftz.f16": (np.float16, np.add),
     "add.noftz.bf16": (ml_dtypes.bfloat16, np.add),
 }  # fmt: skip

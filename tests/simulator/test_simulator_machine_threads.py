@@ -345,6 +345,40 @@ bra LOOP;"""
     assert any("1 of 2 warps of the cluster have arrived" in line for line in seen.fault.detail)
 
 
+REGISTERS = """
+mov.u32 %r1, %tid.x;
+setp.ge.u32 %p1, %r1, 32;
+@%p1 bra SECOND;
+setmaxnreg.dec.sync.aligned.u32 {kept};
+ret;
+SECOND:
+setmaxnreg.inc.sync.aligned.u32 {wanted};
+ret;"""
+
+
+def run_registers(kept: int, wanted: int):
+    program = load(kernel(REGISTERS.format(kept=kept, wanted=wanted)), ["k"])
+    launch = Launch("k", ["out"], block=(64, 1, 1))
+    return run(program, launch, registers=128, moves_registers=True, out=np.zeros(1, np.uint32)).fault
+
+
+def test_registers_move_from_one_warp_to_another():
+    assert run_registers(40, 216) is None
+
+
+def test_registers_that_nobody_gives_back():
+    fault = run_registers(64, 216)
+    assert fault is not None
+    assert fault.kind is FaultKind.DEADLOCK
+    assert "needs 88 more registers a thread, and the other warps have given back 64" in fault.detail[0]
+
+
+def test_registers_can_only_be_increased_upwards():
+    fault = run_registers(40, 64)
+    assert fault is not None
+    assert "asks for 64 registers a thread while the warp has 128" in fault.message
+
+
 def test_special_registers_of_a_cluster_launch():
     names = ("ctaid.x", "nctaid.x", "clusterid.x", "nclusterid.x", "cluster_ctaid.x", "cluster_nctaid.x",
              "cluster_ctarank", "cluster_nctarank", "ntid.x", "warpid")  # fmt: skip

@@ -48,7 +48,7 @@ def test_right_examples_stand_first_and_say_so() -> None:
 def test_sources_say_first_what_they_are(row: ptxbench.solutions.Solution | ptxbench.solutions.Example) -> None:
     lines = row.source().splitlines()
     assert lines[0].startswith("// ")
-    assert len(lines) < 250 and max(map(len, lines)) <= 150
+    assert len(lines) < 400 and max(map(len, lines)) <= 150
 
 
 def test_headers_are_documented() -> None:

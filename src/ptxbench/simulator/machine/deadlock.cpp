@@ -9,7 +9,8 @@ namespace ptx {
 namespace {
 
 const Waiter* waiter_of(const Insn& insn) {
-  for (const auto table : {barrier_waiters(), mbarrier_waiters(), wgmma_waiters(), tensor_memory_waiters()})
+  for (const auto table :
+       {barrier_waiters(), mbarrier_waiters(), fence_waiters(), wgmma_waiters(), tensor_memory_waiters()})
     for (const Waiter& waiter : table)
       if (waiter.handler == insn.handler) return &waiter;
   return nullptr;

@@ -1,5 +1,6 @@
 // Fences, and the instructions around them that concern registers and launches.
 #include "machine.hpp"
+#include "waits.hpp"
 
 namespace ptx {
 namespace {
@@ -29,14 +30,22 @@ Step setmaxnreg(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
+std::string describe_registers(Warp& warp, const Insn& insn, u32) {
+  return format("needs %u more registers a thread, and the other warps have given back %u",
+                u32(insn.attr[1]) - warp.registers, warp.cta->register_pool);
+}
+
 constexpr NamedHandler kTable[] = {
     {"fence.proxy.async", proxy_async},
     {"fence", memory_fence},
     {"setmaxnreg", setmaxnreg},
 };
 
+constexpr Waiter kWaiters[] = {{setmaxnreg, describe_registers}};
+
 }  // namespace
 
 std::span<const NamedHandler> fence_handlers() { return kTable; }
+std::span<const Waiter> fence_waiters() { return kWaiters; }
 
 }  // namespace ptx

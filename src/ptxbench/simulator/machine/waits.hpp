@@ -15,6 +15,7 @@ struct Waiter {
 
 std::span<const Waiter> barrier_waiters();
 std::span<const Waiter> mbarrier_waiters();
+std::span<const Waiter> fence_waiters();
 std::span<const Waiter> wgmma_waiters();
 std::span<const Waiter> tensor_memory_waiters();
 

@@ -113,15 +113,15 @@ attention(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUt
         ptx::wgmma_wait_group<0>();
         if (CAUSAL && block == blocks - 1) mask(s, row, block * TILE_KV + column);
 
-        float next[2] = {top[0], top[1]}, correction[2];
+        float block_top[2] = {s[0], s[2]}, correction[2];
 #pragma unroll
-        for (int i = 0; i < TILE_KV / 2; ++i) next[i / 2 % 2] = fmaxf(next[i / 2 % 2], s[i] * SCALE);
+        for (int i = 0; i < TILE_KV / 2; ++i) block_top[i / 2 % 2] = fmaxf(block_top[i / 2 % 2], s[i]);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            next[r] = row_maximum(next[r]);
-            correction[r] = ptx::exp2_approx(top[r] - next[r]);  // 0 for the first block
+            const float next = fmaxf(top[r], row_maximum(block_top[r]) * SCALE);
+            correction[r] = ptx::exp2_approx(top[r] - next);  // 0 for the first block
             sum[r] *= correction[r];
-            top[r] = next[r];
+            top[r] = next;
         }
 #pragma unroll
         for (int i = 0; i < TILE_KV / 2; ++i) {

@@ -2,8 +2,8 @@
 // with fp32 accumulation, on Hopper's warpgroup matrix instruction.
 //
 // Step 2: products and exponentials at the same time. A producer warpgroup feeds blocks of K and V through one ring, in
-// the order of use; two consumer warpgroups own 64 queries each. A consumer starts Q K^T of the next block together with
-// P V of the last one, and computes the softmax of the former while the latter runs. The consumers take turns at
+// the order of use; two consumer warpgroups own 64 queries each. A consumer starts Q K^T of a block together with P V
+// of the block before, and computes the softmax of the former while the latter runs. The consumers take turns at
 // starting products, so that one multiplies while the other computes exponentials. CTAs stay and fetch their next tile
 // of queries from a counter, longest tiles first; O leaves through shared memory while the next tile begins.
 #include <cuda_bf16.h>
@@ -223,7 +223,7 @@ __device__ __forceinline__ void attend(float (&o)[HEAD_DIM / 2], Softmax& softma
         ptx::wgmma_wait_group<1>();
         release(shared.empty[k]);
         softmax.update(s, correction);
-        await_block(shared, at);  // for the next step, but here: else ptxas moves the exponentials behind the wait below
+        await_block(shared, at);  // the next one, already here: else ptxas moves the exponentials behind the next wait
         ptx::wgmma_wait_group<0>();
         release(shared.empty[v]);
         scale(o, correction);
@@ -294,7 +294,7 @@ attention(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUt
           unsigned* counter, int heads, int S) {
     extern __shared__ __align__(1024) uint8_t raw[];
     Shared& shared = *reinterpret_cast<Shared*>(raw);
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);  // in a uniform register, as descriptors want it
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);  // uniform, so that descriptors are as well
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
