@@ -17,6 +17,7 @@ from ptxbench.tasks import Problem, Tensor, get_task, make_problem
 Values = NDArray[np.float32]
 Rounding = Callable[[Values], Values]
 Kernel = Callable[[Problem], dict[str, Tensor]]
+Choice = Callable[[int, int], bool]
 
 LOG2_E = np.float32(1.4426950408889634)
 MMA_K = 16
@@ -70,7 +71,7 @@ def forward(
     of: Problem, *, keys: int = 64, backwards: bool = False, lazy: float = 0.0, exp2: Rounding = np.exp2,
     weights_to: Rounding = bf16, operands_to: Rounding = exact, values_to: Rounding = exact, sum_rounded: bool = False,
     scores_to: Rounding = exact, scores_in: Rounding = exact, sums_in: Rounding = exact, scale: float = 128.0**-0.5,
-    mask_offset: int = 0, mask_granule: int = 1, masked: bool = True, skip: Callable[[int, int], bool] = lambda tile, tiles: False,
+    mask_offset: int = 0, mask_granule: int = 1, masked: bool = True, skip: Choice = lambda tile, tiles: False,
     rescale: bool = True, base_two: bool = False, floor: float = 0.0, divided: bool = True,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Online softmax over tiles of ``keys``: the running maximum moves only when exceeded by ``lazy`` (in powers of 2).
@@ -133,10 +134,11 @@ def split_keys(of: Problem, pieces: int = 2) -> dict[str, Tensor]:
 
 def backward(
     of: Problem, *, tile: int = 64, backwards: bool = False, recompute: bool = False, exp2: Rounding = np.exp2,
-    weights_to: Rounding = bf16, d_scores_to: Rounding = bf16, operands_to: Rounding = exact, d_out_to: Rounding = exact,
-    from_rounded_weights: bool = False, folded_scale: bool = False, scores_in: Rounding = exact,
-    sums_in: Rounding = exact, d_q_in: Rounding = exact, scale: float = 128.0**-0.5, lse_factor: float = 1.0,
-    mask_offset: int = 0, mask_granule: int = 1, masked: bool = True, skip: Callable[[int, int], bool] = lambda tile, tiles: False,
+    weights_to: Rounding = bf16, d_scores_to: Rounding = bf16, operands_to: Rounding = exact,
+    d_out_to: Rounding = exact, from_rounded_weights: bool = False, folded_scale: bool = False,
+    scores_in: Rounding = exact, sums_in: Rounding = exact, d_q_in: Rounding = exact, scale: float = 128.0**-0.5,
+    lse_factor: float = 1.0,
+    mask_offset: int = 0, mask_granule: int = 1, masked: bool = True, skip: Choice = lambda tile, tiles: False,
     delta: bool = True, late_scale: bool = True,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Loops over tiles of keys; dQ is accumulated over them. ``late_scale`` False forgets the scale of dQ."""

@@ -76,7 +76,7 @@ def forward_causal(of: Problem) -> dict[str, Tensor]:
 
 FORWARD_WORDS: dict[str, tuple[Kernel, str, str]] = {
     "base": (FORWARD["LSE in base two"], "LSE", "as if LSE is a logarithm to base 2"),
-    "off by one": (altered(forward, "LSE", lambda t: t - 1), "LSE", "wrong values: everywhere"),
+    "off by one": (altered(forward, "LSE", lambda t: 7 - t), "LSE", "wrong values: everywhere"),
     "no scale": (FORWARD["no scale"], "O", "as if the logits are not scaled by 1/√D"),
     "1/D": (FORWARD["scale of 1 over D"], "O", "as if the logits are scaled by 1/D instead of 1/√D"),
     "log2(e) missing": (
@@ -95,7 +95,9 @@ FORWARD_WORDS: dict[str, tuple[Kernel, str, str]] = {
     "head": (
         planted(forward, "O", copied_head), "O", "batch 0, head 1 holds the result of batch 0, head 0, batch 1, head 1"
     ),
-    "batches": (altered(forward, "LSE", lambda t: t[::-1]), "LSE", "batch 0, head 0 holds the result of batch 1, head 0"),
+    "batches": (
+        altered(forward, "LSE", lambda t: t[::-1]), "LSE", "batch 0, head 0 holds the result of batch 1, head 0"
+    ),
     "warp": (
         planted(forward, "O", negated_warp), "O",
         "rows 16-31 of every 64 in all columns (the 16 rows of warp 1 of a warpgroup) of batch 1, head 0",
@@ -132,7 +134,7 @@ CAUSAL_WORDS: dict[str, tuple[str, Kernel, str, str]] = {
         "fwd", partial(forward, mask_granule=64), "O", "mask is not applied inside the diagonal tiles of 64 keys"
     ),
     "skipped tiles": (
-        "bwd", partial(backward, mask_granule=64, mask_offset=64), "dV", "as if the diagonal tiles of 64 keys are skipped"
+        "bwd", partial(backward, mask_granule=64, mask_offset=64), "dV", "the diagonal tiles of 64 keys are skipped"
     ),
 }  # fmt: skip
 
@@ -152,7 +154,7 @@ BACKWARD_WORDS: dict[str, tuple[Kernel, str, str]] = {
     "base": (BACKWARD["LSE read in base two"], "dV", "as if LSE is taken as a logarithm to base 2"),
     "last keys": (BACKWARD["last tile dropped"], "dQ", "products of keys in 192-255 are missing: everywhere"),
     "last rows": (BACKWARD["last tile dropped"], "dK", "zero in rows 192-255 in all columns"),
-    "exchanged": (BACKWARD["dQ and dK exchanged"], "dK", "as if it holds what belongs into dQ"),
+    "exchanged": (BACKWARD["dQ and dK exchanged"], "dK", "as if every gradient is dQ"),
     "head of V": (first_head_of("V"), "dQ", "as if V is read from head 0 for every head: all of head 1"),
     "fp8": (BACKWARD["everything in fp8"], "dV", "of too low a precision"),
     "bf16": (BACKWARD["bf16 accumulator of scores"], "dK", "of too low a precision"),

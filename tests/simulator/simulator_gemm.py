@@ -21,7 +21,8 @@ SCHEDULES = tuple(
     Schedule(copies=copies, products=products, reverse=reverse, seed=seed)
     for copies, products, reverse, seed in (
         ("eager", "eager", False, 0), ("late", "eager", False, 0), ("eager", "late", False, 0),
-        ("late", "late", False, 0), ("eager", "eager", True, 0), ("late", "late", True, 0), ("late", "late", False, 7),
+        ("late", "late", False, 0), ("eager", "eager", True, 0), ("late", "late", True, 0), ("eager", "late", True, 0),
+        ("late", "late", False, 7),
     )
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ _AT_LINE = re.compile(r'at line (?P<line>\d+) of "?(?P<file>[^"\s]+)"?')
 # Of ptxas's notes only those with a number are advice; the rest is statistics, and the aborting line repeats an error.
 _ADVICE = re.compile(r"\(C\d+\)")
 _SCRATCH = re.compile(r"cc\w+\.s")
-_FOLDERS = re.compile(r"(?:/[\w.+-]+)+/")
+_FOLDERS = re.compile(r"(?<![\w.+-])(?:/[\w.+-]+)+/")
 _REPETITION = re.compile(r"Ptx assembly aborted|collect2|ld returned")
 
 

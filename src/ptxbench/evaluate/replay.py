@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxbench.core import Artifact, Device, LaunchPlan, Mode, Observation, Task
 from ptxbench.evaluate.trials import Trial
-from ptxbench.judge import Evidence, judge_instructions, judge_perturbation, judge_run, poisoned_outputs
+from ptxbench.judge import Evidence, Run, judge_instructions, judge_perturbation, judge_run, poisoned_outputs
 from ptxbench.tasks import Problem, Tensor, make_problem
 
 
@@ -67,12 +67,20 @@ def replay(device: Device, artifact: Artifact, plan: LaunchPlan, trial: Trial, p
     return Replay(trial, problem, device.run(artifact, plan, buffers, trial.options), outputs)
 
 
+def judge_runs(replays: Sequence[Replay]) -> tuple[Run, ...]:
+    """Judges the outputs of every replay; the first wrong run alone is explained, for that is what a verdict tells."""
+    runs: list[Run] = []
+    for r in replays:
+        runs.append(judge_run(r.problem, r.observation, r.outputs, explain=all(run.ok for run in runs)))
+    return tuple(runs)
+
+
 def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> Evidence:
     """Adds what the replays showed: judged runs, and the instruction report of the first counted one."""
     plain = [r for r in replays if r.trial.perturbation == 1.0]
     knocked = next((r for r in replays if r.trial.perturbation != 1.0 and not r.observation.fault), None)
     counted = next((r for r in plain if r.trial.options.mode is Mode.COUNT and not r.observation.fault), None)
-    runs = tuple(judge_run(r.problem, r.observation, r.outputs) for r in plain)
+    runs = judge_runs(plain)
     if counted is None:
         return replace(evidence, runs=runs)
     followed = judge_perturbation(knocked.problem, knocked.outputs) if knocked else None

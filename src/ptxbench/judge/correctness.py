@@ -18,14 +18,17 @@ _TOLD_APART = 16.0
 """Least distance of truth and perturbed truth, in error scales, for a block to say anything."""
 
 
-def judge_outputs(problem: Problem, outputs: Mapping[str, Tensor]) -> dict[str, OutputReport]:
+def judge_outputs(
+    problem: Problem, outputs: Mapping[str, Tensor], *, explain: bool = True
+) -> dict[str, OutputReport]:
     """A report per output of the task.
 
     ``outputs`` holds every output by name in its shape and dtype, from buffers that `poisoned_outputs` made. Reports
-    of right outputs have no pattern. ``first_bad`` is the first element (row-major) beyond the bound on the maximum, or
+    of right outputs have no pattern, and those of wrong ones only with ``explain``: it takes several times as long as
+    the judging. ``first_bad`` is the first element (row-major) beyond the bound on the maximum, or
     the worst element where only an RMS bound is exceeded. Ratios are None where NaN or infinity make them meaningless.
     """
-    return {argument.name: _judge(problem, argument.name, outputs[argument.name]) for argument in problem.task.outputs}
+    return {a.name: _judge(problem, a.name, outputs[a.name], explain) for a in problem.task.outputs}
 
 
 def judge_perturbation(perturbed: Problem, outputs: Mapping[str, Tensor]) -> float:
@@ -51,7 +54,7 @@ def judge_perturbation(perturbed: Problem, outputs: Mapping[str, Tensor]) -> flo
     return follows / tells
 
 
-def _judge(problem: Problem, name: str, output: Tensor) -> OutputReport:
+def _judge(problem: Problem, name: str, output: Tensor, explain: bool) -> OutputReport:
     measured = measure(problem, name, output)
     if measured.ok:
         return OutputReport(
@@ -67,7 +70,7 @@ def _judge(problem: Problem, name: str, output: Tensor) -> OutputReport:
         worst_block_ratio=_finite(measured.rms_blocks.max()),
         bad_share=float(bad.mean()),
         first_bad=tuple(int(i) for i in np.unravel_index(flat, output.shape)),
-        pattern=describe_error(problem, name, output, measured),
+        pattern=describe_error(problem, name, output, measured) if explain else "",
     )
 
 

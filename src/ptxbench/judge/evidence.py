@@ -56,9 +56,11 @@ class Run:
         )
 
 
-def judge_run(problem: Problem, observation: Observation, outputs: Mapping[str, Tensor]) -> Run:
+def judge_run(
+    problem: Problem, observation: Observation, outputs: Mapping[str, Tensor], *, explain: bool = True
+) -> Run:
     """Judges the outputs of one replay on the inputs of ``problem``; after a fault they are not looked at."""
-    reports = {} if observation.fault else judge_outputs(problem, outputs)
+    reports = {} if observation.fault else judge_outputs(problem, outputs, explain=explain)
     return Run(problem.sizes, problem.workload.tier, problem.distribution, observation, reports)
 
 

@@ -47,12 +47,19 @@ class _Case:
     finite: Mask
     bad: Mask
 
-    def explains(self, other: Float64) -> bool:
+    def explains(self, other: Tensor) -> bool:
         """Whether ``other`` is what stands in nearly all wrong elements: near to it, and far nearer than the truth."""
         distance = np.abs(self.value - other.reshape(self.value.shape))
         near = distance <= _MATCH * np.abs(self.value) + RMS_FACTOR * self.scale
         nearer = distance <= _NEARER * np.abs(self.value - self.truth)
         return float((near & nearer & self.finite)[self.bad].mean()) >= _EXPLAINED
+
+    def at(self, index: tuple[int, ...]) -> _Case:
+        """The matrix at an index of the leading axes, as a case of its own."""
+        return replace(
+            self, lead=(), output=self.output[index], ratio=self.ratio[index], value=self.value[index],
+            truth=self.truth[index], scale=self.scale[index], finite=self.finite[index], bad=self.bad[index],
+        )
 
     def region(self, mask: Mask) -> str:
         """Where ``mask`` is set, in words."""
@@ -123,10 +130,7 @@ def _other_matrix(case: _Case) -> str:
     indices = list(np.ndindex(case.truth.shape[:-2]))
     found: list[str] = []
     for index in (i for i in indices if case.bad[i].any()):
-        only = np.zeros_like(case.bad)
-        only[index] = case.bad[index]
-        one = replace(case, bad=only)
-        source = next((i for i in indices if i != index and one.explains(np.broadcast_to(case.truth[i], case.truth.shape))), None)
+        source = next((i for i in indices if i != index and case.at(index).explains(case.truth[i])), None)
         if source is None:
             return ""
         found.append(f"{_number(case, index)} holds the result of {_number(case, source)}")

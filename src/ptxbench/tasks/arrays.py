@@ -17,7 +17,7 @@ Tensors = Mapping[str, Tensor]
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Mistakes = Iterator[tuple[str, dict[str, Float64]]]
+Mistakes = Iterator[tuple[str, Mapping[str, Tensor]]]
 """Mistakes in words, each with the outputs that it leads to."""
 
 NUMPY_DTYPES: Mapping[str, np.dtype[Any]] = {

@@ -1,6 +1,7 @@
-"""Mistakes that authors make, each in words and with the outputs that it leads to, so that a judge can name it.
+"""Mistakes that authors of attention kernels make, each in words and with the outputs that it leads to.
 
-All functions yield (words, outputs by name in float64); outputs that a mistake leaves right may be missing.
+All functions yield (words, outputs by name), computed in fp32: enough to recognise a mistake by. Outputs that a mistake
+leaves right may be missing.
 """
 
 from __future__ import annotations
@@ -12,78 +13,84 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float64, Mask, Mistakes, Sizes, Tensors, turned
-from ptxbench.tasks.softmax import Softmax, logits, softmax, visible_keys
+from ptxbench.tasks.arrays import Float32, Mask, Mistakes, Sizes, Tensor, Tensors, turned
+from ptxbench.tasks.softmax import logits, softmax, visible_keys
 
 _TILES = (16, 32, 64, 128)
 _LN2 = math.log(2.0)
 
 
 def forward_mistakes(task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
-    """Wrong masks, keys left out, wrong scales, wrong normalisation, wrong LSE, wrong heads and layouts."""
-    q, k, v = (inputs[name].astype(np.float64) for name in "QKV")
+    """Wrong LSE, normalisation, masks, keys left out, scales, heads and layouts."""
+    given = {name: inputs[name].astype(np.float32) for name in "QKV"}
     visible = visible_keys(task, sizes["S"])
-    right = softmax(logits(q, k, visible))
-    top = logits(q, k, visible).max(axis=-1)
+    scores = _scores(given)
 
-    def output(found: Softmax) -> dict[str, Float64]:
-        return {"O": found.weights @ v, "LSE": found.lse}
+    def outputs(masked: Float32, v: Float32 = given["V"]) -> dict[str, Tensor]:
+        weights, lse = softmax(masked)
+        return {"O": weights @ v, "LSE": lse}
 
-    yield "LSE is a logarithm to base 2 (asked: the natural one)", {"LSE": right.lse / _LN2}
-    yield "LSE lacks the maximum (add it to the logarithm of the sum)", {"LSE": right.lse - top}
+    right = outputs(_hidden(scores, visible))
+    top = _hidden(scores, visible).max(axis=-1)
+    of_sum = right["LSE"] - top
+    yield "LSE is a logarithm to base 2 (asked: the natural one)", {"LSE": right["LSE"] / _LN2}
+    yield "LSE lacks the maximum (add it to the logarithm of the sum)", {"LSE": of_sum}
     yield "LSE lacks the logarithm of the sum (it is the maximum)", {"LSE": top}
-    yield "LSE is the logarithm to base 2 of the sum plus the maximum", {"LSE": (right.lse - top) / _LN2 + top}
-    yield "LSE takes the maximum before it is scaled by 1/√D", {
-        "LSE": right.lse - top + math.sqrt(sizes["D"]) * top
-    }
-    yield "the weights are not divided by their sum", {"O": np.exp(right.lse - top)[..., None] * (right.weights @ v)}
+    yield "LSE adds a logarithm to base 2 to the maximum", {"LSE": of_sum / _LN2 + top}
+    yield "LSE takes the maximum before it is scaled by 1/√D", {"LSE": of_sum + math.sqrt(sizes["D"]) * top}
+    yield "the weights are not divided by their sum", {"O": np.exp(of_sum)[..., None] * right["O"]}
     for words, mask in (*_wrong_masks(task, sizes["S"]), *_missing_keys(visible)):
-        yield words, output(softmax(logits(q, k, mask)))
+        yield words, outputs(_hidden(scores, mask))
     for words, factor in _wrong_scales(sizes["D"]):
-        yield words, output(softmax(logits(q, k, visible, factor)))
-    yield "the softmax runs over the queries instead of the keys", output(softmax(turned(logits(q, k, visible))))
-    for words, changed in _wrong_heads(sizes, {"Q": q, "K": k, "V": v}):
-        weights, lse = softmax(logits(changed["Q"], changed["K"], visible))
-        yield words, {"O": weights @ changed["V"], "LSE": lse}
+        yield words, outputs(_hidden(_scaled(scores, factor), visible))
+    yield "the softmax runs over the queries instead of the keys", outputs(turned(_hidden(scores, visible)))
+    for words, changed in _wrong_heads(sizes, given):
+        yield words, outputs(_hidden(_scores(changed), visible), changed["V"])
     if sizes["H"] > 1:
-        weights, _ = softmax(logits(_as_bshd(q, sizes), _as_bshd(k, sizes), visible))
-        yield "the tensors are taken as [B, S, H, D] (they are [B, H, S, D])", {
-            "O": _from_bshd(weights @ _as_bshd(v, sizes))
-        }
+        seen = {name: _as_bshd(tensor, sizes) for name, tensor in given.items()}
+        found = outputs(_hidden(_scores(seen), visible), seen["V"])["O"]
+        yield "the tensors are taken as [B, S, H, D] (they are [B, H, S, D])", {"O": _from_bshd(found)}
 
 
 def backward_mistakes(task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
-    """Wrong masks, scales and LSE; delta left out; wrong heads."""
-    given = {name: tensor.astype(np.float64) for name, tensor in inputs.items()}
+    """Wrong delta, LSE, masks, scales and heads; one gradient in the place of another."""
+    given = {name: tensor.astype(np.float32) for name, tensor in inputs.items()}
     visible = visible_keys(task, sizes["S"])
-    lse = given["LSE"][..., None]
+    scores, lse = _scores(given), given["LSE"][..., None]
 
-    def weights(mask: Mask = visible, factor: float = 1.0, log: Float64 = lse) -> Float64:
-        with np.errstate(over="ignore"):
-            return np.exp(logits(given["Q"], given["K"], mask, factor) - log)
-
-    def gradients(found: Float64, of: Tensors = given, *, delta: bool = True) -> dict[str, Float64]:
+    def gradients(exponents: Float32, of: dict[str, Float32] = given, *, delta: float = 1.0) -> dict[str, Tensor]:
         with np.errstate(invalid="ignore", over="ignore"):
-            rows = (of["dO"] * of["O"]).sum(axis=-1, keepdims=True) if delta else np.zeros_like(lse)
-            d_scores = found * (of["dO"] @ turned(of["V"]) - rows) / math.sqrt(sizes["D"])
-            return {"dQ": d_scores @ of["K"], "dK": turned(d_scores) @ of["Q"], "dV": turned(found) @ of["dO"]}
+            weights = np.exp(exponents)
+            rows = np.float32(delta) * (of["dO"] * of["O"]).sum(axis=-1, keepdims=True)
+            d_scores = weights * (of["dO"] @ turned(of["V"]) - rows) * np.float32(1 / math.sqrt(sizes["D"]))
+            return {"dQ": d_scores @ of["K"], "dK": turned(d_scores) @ of["Q"], "dV": turned(weights) @ of["dO"]}
 
-    plain = gradients(weights())
-    yield "delta = rowsum(dO∘O) is not subtracted", gradients(weights(), delta=False)
-    yield "LSE is taken as a logarithm to base 2 (it is the natural one)", gradients(weights(log=lse * _LN2))
-    yield "LSE is multiplied by log2(e) although the logits are not", gradients(weights(log=lse / _LN2))
+    masked = _hidden(scores, visible)
+    right = gradients(masked - lse)
+    yield "delta = rowsum(dO∘O) is not subtracted", gradients(masked - lse, delta=0.0)
+    yield "LSE is taken as a logarithm to base 2 (it is the natural one)", gradients(masked - _scaled(lse, _LN2))
+    yield "LSE is multiplied by log2(e) and the logits are not", gradients(masked - _scaled(lse, 1 / _LN2))
     for words, mask in _wrong_masks(task, sizes["S"]):
-        yield words, gradients(weights(mask))
+        yield words, gradients(_hidden(scores, mask) - lse)
     for words, factor in _wrong_scales(sizes["D"]):
-        yield words, gradients(weights(factor=factor))
-    for name in plain:
-        others = {other: plain[other] for other in plain if other != name}
-        for other, values in others.items():
-            yield f"it holds what belongs into {other}", {name: values}
+        yield words, gradients(_scaled(masked, factor) - lse)
+    for name in right:
+        yield f"every gradient is {name}", dict.fromkeys((other for other in right if other != name), right[name])
     for words, changed in _wrong_heads(sizes, given):
-        with np.errstate(over="ignore"):
-            found = np.exp(logits(changed["Q"], changed["K"], visible) - changed["LSE"][..., None])
-        yield words, gradients(found, changed)
+        yield words, gradients(_hidden(_scores(changed), visible) - lse, changed)
+
+
+def _scores(tensors: dict[str, Float32]) -> Float32:
+    """All logits, whether visible or not."""
+    return logits(tensors["Q"], tensors["K"], np.ones((), bool))
+
+
+def _scaled(values: Float32, factor: float) -> Float32:
+    return values * np.float32(factor)
+
+
+def _hidden(scores: Float32, visible: Mask) -> Float32:
+    return np.where(visible, scores, np.float32(-np.inf))
 
 
 def _wrong_masks(task: Task, length: int) -> Iterator[tuple[str, Mask]]:
@@ -102,7 +109,7 @@ def _wrong_masks(task: Task, length: int) -> Iterator[tuple[str, Mask]]:
 
 def _missing_keys(visible: Mask) -> Iterator[tuple[str, Mask]]:
     length = visible.shape[-1]
-    key = np.arange(length)
+    key: NDArray[np.int64] = np.arange(length, dtype=np.int64)
     for tile in _TILES:
         if tile < length:
             last = (length - 1) // tile * tile
@@ -117,7 +124,7 @@ def _wrong_scales(depth: int) -> Iterator[tuple[str, float]]:
     yield "e^x is taken of logits that were multiplied by log2(e)", 1 / _LN2
 
 
-def _wrong_heads(sizes: Sizes, tensors: dict[str, Float64]) -> Iterator[tuple[str, dict[str, Float64]]]:
+def _wrong_heads(sizes: Sizes, tensors: dict[str, Float32]) -> Iterator[tuple[str, dict[str, Float32]]]:
     for axis, (size, word) in enumerate((("B", "batch"), ("H", "head"))):
         if sizes[size] == 1:
             continue
@@ -126,9 +133,9 @@ def _wrong_heads(sizes: Sizes, tensors: dict[str, Float64]) -> Iterator[tuple[st
             yield f"{name} is read from {word} 0 for every {word}", {**tensors, name: first}
 
 
-def _as_bshd(tensor: Float64, sizes: Sizes) -> Float64:
+def _as_bshd(tensor: Float32, sizes: Sizes) -> Float32:
     return tensor.reshape(sizes["B"], sizes["S"], sizes["H"], sizes["D"]).swapaxes(1, 2)
 
 
-def _from_bshd(tensor: Float64) -> Float64:
+def _from_bshd(tensor: Tensor) -> Tensor:
     return np.ascontiguousarray(tensor.swapaxes(1, 2)).reshape(tensor.shape)

@@ -62,7 +62,7 @@ class Operation(Protocol):
         ...
 
     def mistakes(self, task: Task, sizes: Sizes, inputs: Tensors) -> Mistakes:
-        """Mistakes that authors make: in words, and with the outputs (float64) that they would lead to."""
+        """Mistakes that authors make: in words, and with the outputs that they would lead to."""
         ...
 
     def flops(self, task: Task, sizes: Sizes) -> int:

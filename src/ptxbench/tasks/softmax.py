@@ -6,7 +6,7 @@ Tensors are [B, H, S, D]; matrices of logits and weights are [B, H, S, S], queri
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from ptxbench.tasks.rounding import summation_factor
 Float = TypeVar("Float", Float32, Float64)
 
 
-class Softmax(NamedTuple):
+class Softmax(NamedTuple, Generic[Float]):
     """Weights [B, H, S, S], whose rows sum to 1, and the natural logarithm of the sum of exponentials [B, H, S]."""
 
-    weights: Float64
-    lse: Float64
+    weights: Float
+    lse: Float
 
 
 def visible_keys(task: Task, length: int) -> Mask:
@@ -37,16 +37,17 @@ def logits(q: Float, k: Float, visible: Mask, factor: float = 1.0) -> Float:
     return scores
 
 
-def softmax(scores: Float64) -> Softmax:
+def softmax(scores: Float) -> Softmax[Float]:
     """The softmax of every row; NaN where a row has no finite logit."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        top = scores.max(axis=-1, keepdims=True)
-        weights = np.exp(scores - top)
-        total = weights.sum(axis=-1, keepdims=True)
+        top: Float = scores.max(axis=-1, keepdims=True)
+        weights: Float = scores - top
+        np.exp(weights, out=weights)
+        total: Float = weights.sum(axis=-1, keepdims=True)
         return Softmax(weights / total, (top + np.log(total))[..., 0])
 
 
-def exact_softmax(task: Task, q: Float64, k: Float64, factor: float) -> Softmax:
+def exact_softmax(task: Task, q: Float64, k: Float64, factor: float) -> Softmax[Float64]:
     """The task's softmax when the product Q·Kᵀ is scaled by ``factor``."""
     return softmax(logits(q, k, visible_keys(task, q.shape[-2]), factor))
 

@@ -38,6 +38,8 @@ struct Form {
   u64 flops() const { return 2ull * 16 * columns * depth; }
 };
 
+u32 first_of_group(const Warp& warp) { return warp.index / kWarpsOfGroup * kWarpsOfGroup; }
+
 WgmmaState& state_of(Warp& warp) {
   if (!warp.wgmma) warp.wgmma = std::make_unique<WgmmaState>();
   return *warp.wgmma;
@@ -130,6 +132,8 @@ void check_fence(const Place& place, const Form& form, bool accumulate) {
 
 Step mma(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
+  if (first_of_group(warp) + kWarpsOfGroup > warp.cta->warps.size())
+    warp.illegal(insn, "the warp has no complete warpgroup");
   if (warp.live != kFullMask) warp.illegal(insn, "lanes of the warp have exited");
   const Place place{&warp, &insn, 0};
   const Form form(insn);
@@ -147,7 +151,7 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   product.b_descriptor = warp.row64(insn.ops[next].slot)[0];
   product.accumulate = warp.pred(insn.ops[next + 1]) & 1;
   check_fence(place, form, product.accumulate);
-  ++state.issued;
+  product.number = state.issued++;
   Site& site = warp.run->site(place);
   site.flops += form.flops();
   site.dtype = name_of(form.a);
@@ -163,6 +167,7 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
     copy_out(warp, insn, form.accumulators, rows);
     compute(product, rows);
     copy_in(warp, insn, form.accumulators, rows);
+    product.done = true;
   }
   state.open.push_back(std::move(product));
   warp.run->event();
@@ -196,23 +201,38 @@ u64 products_to_complete(const WgmmaState& state, size_t pending) {
 }
 
 // A product belongs to the whole warpgroup: it completes only when all four warps have issued it.
-const Warp* missing_partner(Warp& warp, u64 products) {
-  const u32 first = warp.index / kWarpsOfGroup * kWarpsOfGroup;
-  for (u32 i = first; i < first + kWarpsOfGroup && i < warp.cta->warps.size(); ++i) {
-    const Warp& other = *warp.cta->warps[i];
-    if ((other.wgmma ? other.wgmma->issued : 0) < products) return &other;
-  }
+const Warp* missing_partner(const Warp& warp, u64 products) {
+  const auto& warps = warp.cta->warps;
+  for (u32 i = first_of_group(warp); i < first_of_group(warp) + kWarpsOfGroup && i < warps.size(); ++i)
+    if ((warps[i]->wgmma ? warps[i]->wgmma->issued : 0) < products) return warps[i].get();
   return nullptr;
 }
 
-void complete(Warp& warp, const WgmmaProduct& product) {
+void compute_in_flight(WgmmaState& state, WgmmaProduct& product) {
+  if (product.done) return;
+  compute(product, state.in_flight.at(product.place.insn->ops[0].slot).rows.data());
+  product.done = true;
+}
+
+// Once one warp has waited for a product, none of the four reads its operands any more.
+void compute_for_group(Warp& warp, u64 products) {
+  const auto& warps = warp.cta->warps;
+  for (u32 i = first_of_group(warp); i < first_of_group(warp) + kWarpsOfGroup; ++i) {
+    WgmmaState& state = *warps[i]->wgmma;
+    for (auto& group : state.groups)
+      for (WgmmaProduct& product : group)
+        if (product.number < products) compute_in_flight(state, product);
+    for (WgmmaProduct& product : state.open)
+      if (product.number < products) compute_in_flight(state, product);
+  }
+}
+
+// Gives a completed product's result to the registers, unless later products accumulate onto it.
+void retire(Warp& warp, const WgmmaProduct& product) {
   WgmmaState& state = *warp.wgmma;
   const auto found = state.in_flight.find(product.place.insn->ops[0].slot);
-  if (found == state.in_flight.end()) return;
-  compute(product, found->second.rows.data());
-  if (--found->second.products) return;
-  const Form form(*product.place.insn);
-  copy_in(warp, *product.place.insn, form.accumulators, found->second.rows.data());
+  if (found == state.in_flight.end() || --found->second.products) return;
+  copy_in(warp, *product.place.insn, Form(*product.place.insn).accumulators, found->second.rows.data());
   state.in_flight.erase(found);
 }
 
@@ -221,12 +241,13 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   WgmmaState& state = state_of(warp);
   const size_t pending = size_t(insn.attr[0]);
-  if (state.groups.size() > pending && missing_partner(warp, products_to_complete(state, pending))) return Step::kBlock;
-  while (state.groups.size() > pending) {
-    for (const WgmmaProduct& product : state.groups.front()) complete(warp, product);
-    state.groups.pop_front();
-    warp.run->event();
-  }
+  if (state.groups.size() <= pending) return Step::kNext;
+  const u64 products = products_to_complete(state, pending);
+  if (missing_partner(warp, products)) return Step::kBlock;
+  if (products) compute_for_group(warp, products);
+  for (; state.groups.size() > pending; state.groups.pop_front())
+    for (const WgmmaProduct& product : state.groups.front()) retire(warp, product);
+  warp.run->event();
   return Step::kNext;
 }
 

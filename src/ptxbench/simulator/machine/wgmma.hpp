@@ -13,6 +13,8 @@ struct WgmmaProduct {
   u64 a_descriptor = 0, b_descriptor = 0;
   std::vector<u32> a_fragment = {};  // rows of A held in registers, or empty
   bool accumulate = true;
+  u64 number = 0;     // in the warp's order of issue
+  bool done = false;  // computed; the registers get the result when the warp waits
 };
 
 // Accumulators of products that are in flight in a late schedule; the registers hold poison meanwhile.

@@ -1,9 +1,9 @@
 // O = softmax(Q*K^T / sqrt(D)) * V and its LSE in bf16, on Blackwell's fifth-generation tensor cores.
 //
 // A CTA has two tiles of 128 queries of one head and walks over the keys, 128 at a time. Per tile, S = Q*K^T goes to
-// tensor memory (TMEM), where a softmax warpgroup reads it, a row per thread, and puts the weights P back in its place as
-// bf16; from there they are the A operand of O += P*V, which also stays in TMEM. One warp feeds a ring of K and V tiles by
-// TMA, another issues all products: while one tile is multiplied, the other has its exponentials computed.
+// tensor memory (TMEM), where a softmax warpgroup reads it, a row per thread, and puts the weights P back in its place
+// as bf16; from there they are the A operand of O += P*V, which also stays in TMEM. One warp feeds a ring of K and V
+// tiles by TMA, another issues all products: while one tile is multiplied, the other has its exponentials computed.
 #include <cuda_bf16.h>
 
 #include <ptxbench/ptx/address.cuh>
@@ -43,6 +43,25 @@ struct Shared {
     uint32_t tmem;
 };
 
+// Barriers, by their place in shared memory.
+__device__ void init(uint64_t& barrier, int arrivals) { ptx::mbarrier_init(ptx::shared_address(&barrier), arrivals); }
+__device__ void wait(uint64_t& barrier, int parity) {
+    ptx::mbarrier_wait_parity(ptx::shared_address(&barrier), parity);
+}
+// The same before accesses to TMEM that other threads' accesses or finished products precede.
+__device__ void wait_tmem(uint64_t& barrier, int parity) {
+    wait(barrier, parity);
+    ptx::tcgen05_fence_after_thread_sync();
+}
+// One arrival when this thread's products are complete.
+__device__ void commit(uint64_t& barrier) { ptx::tcgen05_commit(ptx::shared_address(&barrier)); }
+// One arrival per warp, after its TMEM accesses.
+__device__ void arrive_tmem(uint64_t& barrier) {
+    ptx::tcgen05_fence_before_thread_sync();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ptx::shared_address(&barrier));
+}
+
 // What a CTA does: the longest first, since later queries of a causal head see more keys.
 struct Work {
     int head, first, tiles, blocks;  // first row of the head; first tile of queries; their number; blocks of keys
@@ -62,25 +81,25 @@ struct Work {
 __device__ int stage_of(int element) { return element % STAGES; }
 __device__ int phase_of(int element) { return element / STAGES % 2; }
 
-__device__ void load_tile(uint32_t tile, const CUtensorMap* map, uint32_t barrier, int row) {
+__device__ void load_tile(const bf16* tile, const CUtensorMap* map, uint64_t& full, int row) {
+    const uint32_t to = ptx::shared_address(tile), barrier = ptx::shared_address(&full);
     ptx::mbarrier_arrive_expect_tx(barrier, TILE_BYTES);
-    ptx::tma_load_2d(tile, map, barrier, 0, row);
-    ptx::tma_load_2d(tile + PANEL_BYTES, map, barrier, PANEL, row);
+    ptx::tma_load_2d(to, map, barrier, 0, row);
+    ptx::tma_load_2d(to + PANEL_BYTES, map, barrier, PANEL, row);
 }
 
 __device__ void produce(Shared& shared, const CUtensorMap* map_q, const CUtensorMap* map_k, const CUtensorMap* map_v,
                         const Work& work) {
     for (int tile = 0; tile < work.tiles; ++tile)
-        load_tile(ptx::shared_address(shared.q[tile]), map_q, ptx::shared_address(&shared.q_full[tile]), work.row(tile));
+        load_tile(shared.q[tile], map_q, shared.q_full[tile], work.row(tile));
     const int elements = 2 * work.blocks;
     for (int element = 0; element < elements + STAGES; ++element) {
         // On the first round the stages have never been used and count as empty. The last one only waits, so that no
         // arrival comes after the end of the CTA.
         const int stage = stage_of(element);
-        ptx::mbarrier_wait_parity(ptx::shared_address(&shared.empty[stage]), phase_of(element) ^ 1);
+        wait(shared.empty[stage], phase_of(element) ^ 1);
         if (element >= elements) continue;
-        load_tile(ptx::shared_address(shared.kv[stage]), element % 2 ? map_v : map_k,
-                  ptx::shared_address(&shared.full[stage]), work.head + element / 2 * ROWS);
+        load_tile(shared.kv[stage], element % 2 ? map_v : map_k, shared.full[stage], work.head + element / 2 * ROWS);
     }
 }
 
@@ -95,8 +114,8 @@ __device__ void multiply_scores(uint32_t scores, uint32_t q, uint32_t k) {
     }
 }
 
-// O (+)= P*V. P lies in TMEM, 16 elements in 8 columns. V runs along D too, which here is N (MN-major): its panels are the
-// leading distance, 8 rows the stride, and 16 rows, 2048 bytes, a step.
+// O (+)= P*V. P lies in TMEM, 16 elements in 8 columns. V runs along D too, which here is N (MN-major): its panels are
+// the leading distance, 8 rows the stride, and 16 rows, 2048 bytes, a step.
 __device__ void multiply_output(uint32_t output, uint32_t weights, uint32_t v, bool accumulate) {
     constexpr uint32_t instruction = ptx::tcgen05_instruction_bf16<ROWS, DIM>(false, true);
 #pragma unroll
@@ -108,32 +127,30 @@ __device__ void multiply_output(uint32_t output, uint32_t weights, uint32_t v, b
 
 // For j = 0, 1, ...: O += P*V of block j - 1, then S of block j, for one tile after the other.
 __device__ void multiply(Shared& shared, uint32_t tmem, const Work& work) {
-    for (int tile = 0; tile < work.tiles; ++tile) ptx::mbarrier_wait_parity(ptx::shared_address(&shared.q_full[tile]), 0);
+    for (int tile = 0; tile < work.tiles; ++tile) wait(shared.q_full[tile], 0);
     for (int j = 0; j <= work.blocks; ++j) {
         const int v = 2 * j - 1, k = 2 * j;  // elements of the ring
-        if (j > 0) ptx::mbarrier_wait_parity(ptx::shared_address(&shared.full[stage_of(v)]), phase_of(v));
-        if (j < work.blocks) ptx::mbarrier_wait_parity(ptx::shared_address(&shared.full[stage_of(k)]), phase_of(k));
+        if (j > 0) wait(shared.full[stage_of(v)], phase_of(v));
+        if (j < work.blocks) wait(shared.full[stage_of(k)], phase_of(k));
         for (int tile = 0; tile < work.tiles; ++tile) {
             if (j > work.seen(tile)) continue;
             const uint32_t scores = tmem + SCORES + tile * ROWS, output = tmem + OUTPUT + tile * DIM;
-            const uint32_t consumed = ptx::shared_address(&shared.consumed[tile]);
             if (j > 0) {
-                ptx::mbarrier_wait_parity(ptx::shared_address(&shared.weights[tile]), (j - 1) % 2);
-                ptx::tcgen05_fence_after_thread_sync();
+                wait_tmem(shared.weights[tile], (j - 1) % 2);
                 multiply_output(output, scores, ptx::shared_address(shared.kv[stage_of(v)]), j > 1);
             }
             if (j < work.seen(tile)) {
-                if (j > 0) {  // products on different accumulators are unordered, and S overwrites the P just read
-                    ptx::tcgen05_commit(consumed);
-                    ptx::mbarrier_wait_parity(consumed, (j - 1) % 2);
-                    ptx::tcgen05_fence_after_thread_sync();
+                if (j > 0) {  // the ISA orders products on the same accumulator only, and S overwrites P
+                    commit(shared.consumed[tile]);
+                    wait_tmem(shared.consumed[tile], (j - 1) % 2);
                 }
-                multiply_scores(scores, ptx::shared_address(shared.q[tile]), ptx::shared_address(shared.kv[stage_of(k)]));
+                multiply_scores(scores, ptx::shared_address(shared.q[tile]),
+                                ptx::shared_address(shared.kv[stage_of(k)]));
             }
-            ptx::tcgen05_commit(ptx::shared_address(&shared.scores[tile]));
+            commit(shared.scores[tile]);
         }
-        if (j > 0) ptx::tcgen05_commit(ptx::shared_address(&shared.empty[stage_of(v)]));
-        if (j < work.blocks) ptx::tcgen05_commit(ptx::shared_address(&shared.empty[stage_of(k)]));
+        if (j > 0) commit(shared.empty[stage_of(v)]);
+        if (j < work.blocks) commit(shared.empty[stage_of(k)]);
     }
 }
 
@@ -160,8 +177,8 @@ struct Softmax {
     float top = -INFINITY;  // what is subtracted from the scores: their maximum, or a little less
     float sum = 0;
 
-    // Turns 128 scores of a row at TMEM address `scores` into weights in place. `visible` is the number of keys that the
-    // query sees, `first` whether O is still empty.
+    // Turns 128 scores of a row at TMEM address `scores` into weights in place. `visible` is the number of keys that
+    // the query sees, `first` whether O is still empty.
     __device__ void step(uint32_t scores, uint32_t output, int visible, bool first) {
         uint32_t row[4][32];
 #pragma unroll
@@ -209,38 +226,33 @@ __device__ void stage_output(uint32_t output, uint32_t tile, int row, float fact
         uint32_t values[32];
         ptx::tcgen05_ld_32x32b_x32(values, output + column);
         ptx::tcgen05_wait_ld();
+        alignas(16) uint32_t packed[16];
 #pragma unroll
-        for (int i = 0; i < 32; i += 8) {
-            uint32_t packed[4];
+        for (int i = 0; i < 16; ++i)
+            packed[i] = pack(__uint_as_float(values[2 * i]) * factor, __uint_as_float(values[2 * i + 1]) * factor);
+        const uint32_t to = tile + column / PANEL * PANEL_BYTES + row * 128;
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                packed[j] = pack(__uint_as_float(values[i + 2 * j]) * factor, __uint_as_float(values[i + 2 * j + 1]) * factor);
-            const uint32_t chunk = (column + i) % PANEL / 8 ^ row % 8;
-            *static_cast<uint4*>(__cvta_shared_to_generic(tile + column / PANEL * PANEL_BYTES + row * 128 + chunk * 16)) =
-                make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t chunk = (column % PANEL / 8 + i) ^ (row % 8);
+            *static_cast<uint4*>(__cvta_shared_to_generic(to + chunk * 16)) = reinterpret_cast<const uint4*>(packed)[i];
         }
     }
 }
 
 __device__ void attend(Shared& shared, uint32_t tmem, const CUtensorMap* map_o, float* LSE, const Work& work, int tile,
                        float scale) {
-    const int row = threadIdx.x % 128, lane = threadIdx.x % 32, blocks = work.seen(tile);
+    const int row = threadIdx.x % 128, blocks = work.seen(tile);
     const uint32_t lanes = tmem + (row / 32 * 32 << 16);  // warp w of a warpgroup reaches TMEM lanes 32w..32w+31
     const uint32_t scores = lanes + SCORES + tile * ROWS, output = lanes + OUTPUT + tile * DIM;
-    const uint32_t ready = ptx::shared_address(&shared.scores[tile]);
     Softmax softmax{scale * 1.4426950408889634f};
     for (int j = 0; j < blocks; ++j) {
-        ptx::mbarrier_wait_parity(ready, j % 2);
-        ptx::tcgen05_fence_after_thread_sync();
+        wait_tmem(shared.scores[tile], j % 2);
         softmax.step(scores, output, j == blocks - 1 ? row + 1 : ROWS, j == 0);  // the last block is the diagonal one
-        ptx::tcgen05_fence_before_thread_sync();
-        __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.weights[tile]));
+        arrive_tmem(shared.weights[tile]);
     }
     LSE[work.row(tile) + row] = softmax.top * scale + logf(softmax.sum);
 
-    ptx::mbarrier_wait_parity(ready, blocks % 2);
-    ptx::tcgen05_fence_after_thread_sync();
+    wait_tmem(shared.scores[tile], blocks % 2);
     const uint32_t staging = ptx::shared_address(shared.q[tile]);  // all products with Q are complete, too
     stage_output(output, staging, row, 1 / softmax.sum);
     ptx::fence_proxy_async_shared();
@@ -264,14 +276,14 @@ forward(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUten
 
     if (threadIdx.x == 0) {
         for (int tile = 0; tile < TILES; ++tile) {
-            ptx::mbarrier_init(ptx::shared_address(&shared.q_full[tile]), 1);
-            ptx::mbarrier_init(ptx::shared_address(&shared.scores[tile]), 1);
-            ptx::mbarrier_init(ptx::shared_address(&shared.weights[tile]), 4);  // one arrival per warp
-            ptx::mbarrier_init(ptx::shared_address(&shared.consumed[tile]), 1);
+            init(shared.q_full[tile], 1);
+            init(shared.scores[tile], 1);
+            init(shared.weights[tile], 4);  // one arrival per warp
+            init(shared.consumed[tile], 1);
         }
         for (int stage = 0; stage < STAGES; ++stage) {
-            ptx::mbarrier_init(ptx::shared_address(&shared.full[stage]), 1);
-            ptx::mbarrier_init(ptx::shared_address(&shared.empty[stage]), 1);
+            init(shared.full[stage], 1);
+            init(shared.empty[stage], 1);
         }
         ptx::fence_mbarrier_init();
     }

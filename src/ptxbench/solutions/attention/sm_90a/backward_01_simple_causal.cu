@@ -58,13 +58,13 @@ __device__ uint32_t pack(float low, float high) {
 __global__ void prepare(const bf16* O, const bf16* dO, const float* LSE, Workspace workspace) {
     const size_t row = blockIdx.x * 8 + threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
-    const uint2 o = reinterpret_cast<const uint2*>(O + row * DIM)[lane];
-    const uint2 d_out = reinterpret_cast<const uint2*>(dO + row * DIM)[lane];
-    const float2 o0 = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(o.x));
-    const float2 o1 = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(o.y));
-    const float2 d0 = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(d_out.x));
-    const float2 d1 = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(d_out.y));
-    float sum = o0.x * d0.x + o0.y * d0.y + o1.x * d1.x + o1.y * d1.y;
+    const auto* o = reinterpret_cast<const __nv_bfloat162*>(O + row * DIM);
+    const auto* d_out = reinterpret_cast<const __nv_bfloat162*>(dO + row * DIM);
+    float sum = 0;
+    for (int i = lane; i < DIM / 2; i += 32) {
+        const float2 x = __bfloat1622float2(o[i]), y = __bfloat1622float2(d_out[i]);
+        sum += x.x * y.x + x.y * y.y;
+    }
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
     if (lane == 0) {
         workspace.delta[row] = sum;
@@ -202,10 +202,13 @@ backward(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUte
         ptx::wgmma_wait_group<0>();
         __syncthreads();  // every warp is done with the tiles before they are written again
 
-        float* sums = workspace.dq + static_cast<size_t>(head + query0 + warp * 16 + lane / 4) * DIM;
+        const size_t row = head + query0 + warp * 16 + lane / 4;
+        float2* sums = reinterpret_cast<float2*>(workspace.dq + row * DIM + warpgroup * HALF) + lane % 4;
 #pragma unroll
-        for (int i = 0; i < HALF / 2; ++i)
-            atomicAdd(sums + i / 2 % 2 * 8 * DIM + warpgroup * HALF + i / 4 * 8 + lane % 4 * 2 + i % 2, dq[i]);
+        for (int j = 0; j < HALF / 8; ++j) {
+            atomicAdd(sums + 4 * j, float2{dq[4 * j], dq[4 * j + 1]});
+            atomicAdd(sums + 4 * j + 8 * DIM / 2, float2{dq[4 * j + 2], dq[4 * j + 3]});
+        }
     }
 
     store(dk, dK, head + key0 + own, scale);

@@ -22,8 +22,8 @@ constexpr bool CAUSAL = false;  // whether a query sees only the keys up to its 
 
 constexpr int HEAD_DIM = 128, TILE_Q = 64, TILE_KV = 128;
 constexpr int HALF = 64;  // a row of 64 elements is 128 bytes, one swizzle atom: tiles are [2][rows][HALF]
-constexpr float LOG2_E = 1.4426950408889634f;
-constexpr float SCALE = 0.08838834764831845f * LOG2_E;  // 1 / sqrt(HEAD_DIM), for powers of 2 instead of e
+constexpr float LN_2 = 0.6931471805599453f;
+constexpr float SCALE = 0.08838834764831845f / LN_2;  // 1 / sqrt(HEAD_DIM), for powers of 2 instead of e
 
 struct Shared {
     alignas(1024) __nv_bfloat16 q[2][TILE_Q][HALF];
@@ -143,13 +143,13 @@ attention(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUt
 
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float total = row_sum(sum[r]);
+        const float total = row_sum(sum[r]), inverse = __fdividef(1, total);
         const size_t at = head0 + row + r * 8;
-        if (column == 0) LSE[at] = (top[r] + log2f(total)) / LOG2_E;
+        if (column == 0) LSE[at] = (top[r] + __log2f(total)) * LN_2;
 #pragma unroll
         for (int j = 0; j < HEAD_DIM / 8; ++j)
             *reinterpret_cast<uint32_t*>(O + at * HEAD_DIM + j * 8 + column) =
-                pack(o[j * 4 + r * 2] / total, o[j * 4 + r * 2 + 1] / total);
+                pack(o[j * 4 + r * 2] * inverse, o[j * 4 + r * 2 + 1] * inverse);
     }
 }
 

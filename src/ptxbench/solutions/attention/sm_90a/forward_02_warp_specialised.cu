@@ -29,8 +29,8 @@ constexpr int HALF = 64;  // a row of 64 elements is 128 bytes, one swizzle atom
 constexpr int STAGES = 5;
 constexpr int CONSUMERS = 2, THREADS = (1 + CONSUMERS) * 128;  // warpgroups
 constexpr int GROUP = 8;  // heads worked on at a time, so that their K and V stay in L2
-constexpr float LOG2_E = 1.4426950408889634f;
-constexpr float SCALE = 0.08838834764831845f * LOG2_E;  // 1 / sqrt(HEAD_DIM), for powers of 2 instead of e
+constexpr float LN_2 = 0.6931471805599453f;
+constexpr float SCALE = 0.08838834764831845f / LN_2;  // 1 / sqrt(HEAD_DIM), for powers of 2 instead of e
 
 struct Shared {
     alignas(1024) __nv_bfloat16 q[2][TILE][HALF];
@@ -277,9 +277,9 @@ __device__ __forceinline__ void consume(Shared& shared, const CUtensorMap* map_o
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const float total = softmax.total(r);
-            inverse[r] = 1 / total;
+            inverse[r] = __fdividef(1, total);
             if (thread % 4 == 0)
-                LSE[row + thread / 32 * 16 + row_in_warp + r * 8] = (softmax.top[r] + log2f(total)) / LOG2_E;
+                LSE[row + thread / 32 * 16 + row_in_warp + r * 8] = (softmax.top[r] + __log2f(total)) * LN_2;
         }
         scale(o, inverse);
         store(o, shared, map_o, consumer, row);
