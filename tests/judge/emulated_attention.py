@@ -236,7 +236,6 @@ CHEATS: dict[str, dict[str, Kernel]] = {
             output_never_rescaled={"rescale": False},
             not_divided={"divided": False},
             LSE_in_base_two={"base_two": True},
-            sum_of_rounded_weights={"sum_rounded": True},
             small_weights_left_out={"floor": 1e-2},
         ),
         "LSE of zeros": altered(forward, "LSE", lambda lse: 0 * lse),

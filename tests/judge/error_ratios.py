@@ -74,7 +74,7 @@ def summary(ratios: Iterable[Ratio]) -> list[Line]:
         groups[r.kernel, r.output].append(r)
     lines: list[Line] = []
     for (kernel, output), group in groups.items():
-        low, middle, high = np.quantile([r.rms for r in group], (0, 0.5, 1))
+        low, middle, high = np.quantile([r.rms for r in group], (0, 0.5, 1), method="nearest")
         share = float(np.mean([not r.ok for r in group]))
         lines.append(Line(kernel, output, (low, middle, high), max(r.largest for r in group), share))
     return lines
@@ -82,7 +82,7 @@ def summary(ratios: Iterable[Ratio]) -> list[Line]:
 
 def table(lines: Iterable[Line]) -> str:
     """Markdown."""
-    rows = ["| kernel | output | RMS ratio: lowest, median, highest | largest | not accepted |", "|---|---|---|---|---|"]
+    rows = ["| kernel | output | RMS: lowest, median, highest | largest | not accepted |", "|---|---|---|---|---|"]
     for kernel, output, (low, middle, high), largest, share in lines:
         rows.append(f"| {kernel} | {output} | {low:.3g}, {middle:.3g}, {high:.3g} | {largest:.3g} | {share:.0%} |")
     return "\n".join(rows)

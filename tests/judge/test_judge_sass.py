@@ -139,6 +139,29 @@ def test_operands_of_another_type_do_not_carry_a_bf16_task(artifact: Artifact) -
     counts = [s.model_copy(update={"operand_dtype": "f16"}) for s in sites(artifact, "live")]
     found = judge_instructions(TASK, CANDIDATE, artifact, plan("live"), counts)
     assert found.families["wgmma"].carried == 0
+    assert found.other_math_share == pytest.approx(1.0)
+
+
+def test_moves_and_sums_by_the_integer_multiplier_are_no_products() -> None:
+    integer = next(family for family in families_of(Target.SM_90A) if family.name == "integer_fma")
+    products = ("IMAD", "IMAD.WIDE", "IMAD.WIDE.U32", "IMAD.HI.U32", "UIMAD", "UIMAD.WIDE")
+    others = ("IMAD.MOV.U32", "IMAD.IADD", "IMAD.SHL.U32", "IMAD.X", "IMAD.U32", "UIMAD.SHL", "IADD3", "VIMNMX")
+    assert all(integer.matches_sass(opcode) for opcode in products)
+    assert not any(integer.matches_sass(opcode) for opcode in others)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "share"),
+    [("HGMMA.64x8x16.F32.TF32", 1.0), ("HGMMA.64x8x16.F32", 1.0), ("QGMMA.64x8x32.F32.E4M3.E4M3", 1.0),
+     ("HGMMA.64x8x16.F32.BF16", 0.0)],
+)  # fmt: skip
+def test_products_of_another_type_are_other_arithmetic_on_hardware_too(
+    artifact: Artifact, opcode: str, share: float
+) -> None:
+    product = SiteCount(kernel="live", opcode=opcode, executed=8, threads=256, flops=WORK)
+    found = judge_instructions(TASK, CANDIDATE, artifact, plan("live"), [product])
+    assert found.other_math_share == pytest.approx(share)
+    assert found.families["wgmma"].carried == pytest.approx(1.0 - share)
 
 
 def test_other_arithmetic_is_measured_in_flops(artifact: Artifact) -> None:
@@ -147,9 +170,9 @@ def test_other_arithmetic_is_measured_in_flops(artifact: Artifact) -> None:
         kernel="live", opcode="mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", executed=1, threads=32,
         flops=WORK // 2,
     )  # fmt: skip
-    integer = SiteCount(kernel="live", opcode="mad.lo.s32", executed=1, threads=WORK)
+    integer = SiteCount(kernel="live", opcode="mad.lo.s32", executed=1, threads=WORK // 100)
     little = report(artifact, "live", [scalar, integer])
-    assert little.other_math_share == pytest.approx(0.05, abs=1e-4)
+    assert little.other_math_share == pytest.approx(0.07, abs=1e-4)
     assert instruction_gate(little, Target.SM_90A) is None
     much = report(artifact, "live", [scalar, older])
     assert much.other_math_share == pytest.approx(0.55, abs=1e-4)

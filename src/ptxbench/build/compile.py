@@ -88,7 +88,10 @@ class _Compilation:
     progress: Progress | None
 
     def key(self) -> str:
-        """What the result depends on: source, target, interface, headers, tools, confinement, and the code (this room's, the records')."""
+        """What the result depends on: source, target, interface, headers, tools, confinement, and the code.
+
+        The code is that of this room and of the records.
+        """
         parts = (
             self.candidate.digest, hashlib.sha256(self.candidate.source.encode()).hexdigest(), self.candidate.target,
             unit_source(self.task), _tree_digest(self.include), sorted(self.toolchain.versions.items()),

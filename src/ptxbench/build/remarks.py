@@ -35,7 +35,7 @@ _HOST = re.compile(
     r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?P<severity>fatal error|error|warning): (?P<text>.*)",
     re.IGNORECASE,
 )
-_PTXAS_LINE = re.compile(r"ptxas \S+, line (?P<line>\d+); (?P<severity>error|warning|info)\s*: (?P<text>.*)")
+_PTXAS_LINE = re.compile(r"ptxas \S+, line (?P<line>\d+); (?P<severity>fatal|error|warning|info)\s*: (?P<text>.*)")
 _PTXAS = re.compile(r"ptxas (?P<severity>fatal|error|warning|info)\s*: (?P<text>.*)")
 _LINKER = re.compile(r"\S*ld: (?:\S+: )*?(?P<text>(?:multiple definition|undefined reference|relocation|duplicate).*)")
 

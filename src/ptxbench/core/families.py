@@ -104,6 +104,15 @@ FAMILIES: tuple[Family, ...] = (
     _row("f64_fma", "other_math", r"(fma|mad)\.(\w+\.)*f64\b", r"DFMA\b", "thread", flops=2),
     _row("f64", "other_math", r"(add|sub|mul)\.(\w+\.)*f64\b", r"D(ADD|MUL)\b", "thread", flops=1),
     _row("dot_product", "other_math", r"dp[24]a\.", r"IDP\.", "thread", flops=8),
+    # SASS also moves, shifts and adds with the multiply-add unit; those spellings are no products.
+    _row(
+        "integer_fma",
+        "other_math",
+        r"(mad|mul)(24)?\.(lo|hi|wide)\.",
+        r"U?IMAD(?!\.(MOV|IADD|SHL|X|U32)\b)",
+        "thread",
+        flops=2,
+    ),
 )
 
 

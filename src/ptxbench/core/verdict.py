@@ -107,13 +107,14 @@ class FamilyReport(Record):
 
 
 class InstructionReport(Record):
-    """Tier 2. ``perturbation_followed`` is the share of output blocks that followed the perturbed truth (simulator
-    only).
+    """Tier 2, at ``sizes``. ``perturbation_followed`` is the share of output blocks that followed the perturbed truth
+    (simulator only), at sizes of its own.
     """
 
     families: dict[str, FamilyReport] = {}
     other_math_share: float | None = None
     perturbation_followed: float | None = None
+    sizes: dict[str, int] = {}
     source: str = ""
 
 

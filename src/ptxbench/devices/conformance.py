@@ -195,6 +195,10 @@ def _counter(given: Numbers) -> Numbers:
     return answer
 
 
+def _looked_up(given: Numbers) -> Numbers:
+    return np.tile(np.array([1, 2, 4, 8], given.dtype), N // 4)
+
+
 def _exchanged(given: Numbers) -> Numbers:
     return given.reshape(-1, 2, 64)[:, ::-1].reshape(-1)
 
@@ -213,7 +217,7 @@ CASES: tuple[Case, ...] = (
     Case("a kernel after the one it needs", "launch_kernel_after_kernel", gives(lambda a: 4 * a)),
     Case("streams that fork and join", "launch_fork_and_join", gives(lambda a: 4 * a)),
     Case("variables start anew in every run", "launch_counter", gives(_counter), runs=2),
-    Case("constants filled by the host", "launch_constant", gives(lambda a: np.tile(np.array([1, 2, 4, 8], np.float32), N // 4))),
+    Case("constants filled by the host", "launch_constant", gives(_looked_up)),
     Case("workspace is the caller's", "launch_workspace_content", _memory_is_poisoned, runs=2),
     Case("allocations are poisoned", "launch_allocation_content", _memory_is_poisoned, runs=2),
     Case("a written input is noticed", "launch_input_written", _input_write_is_noticed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,7 +11,15 @@ import numpy as np
 
 from ptxbench.core import Artifact, Device, LaunchPlan, Mode, Observation, Task
 from ptxbench.evaluate.trials import Trial
-from ptxbench.judge import Evidence, Run, judge_instructions, judge_perturbation, judge_run, poisoned_outputs
+from ptxbench.judge import (
+    Evidence,
+    Run,
+    instruction_gate,
+    judge_instructions,
+    judge_perturbation,
+    judge_run,
+    poisoned_outputs,
+)
 from ptxbench.tasks import Problem, Tensor, make_problem
 
 
@@ -29,22 +38,31 @@ def replay_all(
 ) -> list[Replay]:
     """Replays the trials, ``threads`` at a time, up to the first that faults (in their order)."""
     problems = draw_problems(task, trials)
+    ended = threading.Event()
 
-    def run(trial: Trial) -> Replay:
+    def run(trial: Trial) -> Replay | None:
+        if ended.is_set():  # a worker may take one more trial before the rest is cancelled
+            return None
         problem = problems[trial.inputs]
         if trial.perturbation != 1.0:
             problem = problem.perturbed(trial.perturbation)
-        return replay(device, artifact, plans[trial.plan], trial, problem)
+        done = replay(device, artifact, plans[trial.plan], trial, problem)
+        if done.observation.fault:
+            ended.set()
+        return done
 
     replays: list[Replay] = []
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(run, trial) for trial in trials]
         try:
-            for future in futures:
-                replays.append(future.result())
-                if replays[-1].observation.fault:
+            for done in (future.result() for future in futures):
+                # Trials begin in order, so that none before the first fault was skipped.
+                if done is not None:
+                    replays.append(done)
+                if done is None or done.observation.fault:
                     break
         finally:
+            ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
     return replays
 
@@ -76,20 +94,26 @@ def judge_runs(replays: Sequence[Replay]) -> tuple[Run, ...]:
 
 
 def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> Evidence:
-    """Adds what the replays showed: judged runs, and the instruction report of the first counted one."""
+    """Adds what the replays showed: judged runs, and an instruction report.
+
+    Every workload was counted, because a kernel may choose its instructions by the sizes. The report is the first that
+    fails a gate, or else that of the first workload.
+    """
     plain = [r for r in replays if r.trial.perturbation == 1.0]
     knocked = next((r for r in replays if r.trial.perturbation != 1.0 and not r.observation.fault), None)
-    counted = next((r for r in plain if r.trial.options.mode is Mode.COUNT and not r.observation.fault), None)
     runs = judge_runs(plain)
-    if counted is None:
-        return replace(evidence, runs=runs)
     followed = judge_perturbation(knocked.problem, knocked.outputs) if knocked else None
-    report = judge_instructions(
-        evidence.task,
-        evidence.candidate,
-        artifact,
-        evidence.plans[counted.trial.plan],
-        counted.observation.counts,
-        followed,
-    )
-    return replace(evidence, runs=runs, instructions=report)
+    reports = [
+        judge_instructions(
+            evidence.task,
+            evidence.candidate,
+            artifact,
+            evidence.plans[counted.trial.plan],
+            counted.observation.counts,
+            followed,
+        )
+        for counted in plain
+        if counted.trial.options.mode is Mode.COUNT and not counted.observation.fault
+    ]
+    failing = (report for report in reports if instruction_gate(report, evidence.candidate.target))
+    return replace(evidence, runs=runs, instructions=next(failing, reports[0] if reports else None))

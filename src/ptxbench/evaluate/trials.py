@@ -52,7 +52,7 @@ def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Tria
     """The replays of one verdict on the simulator; all inputs follow from ``seed``.
 
     The first workload runs under every schedule, the others under two opposite ones; every distribution runs on the
-    small tier. Replays under the plain schedule count; the last replay is the knock-out.
+    small tier. Replays under the plain schedule count; the last replay is the knock-out, at a workload that is drawn.
     """
     workloads = task.of_tier(*tiers)
     plain, late_reversed = SCHEDULES[0], SCHEDULES[3]
@@ -73,4 +73,6 @@ def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Tria
         if workload.tier == "small":
             trials += [trial(index, name, next(seeds), plain) for name in others]
     factor = float(rng.uniform(*PERTURBATION_SCALES))
-    return (*trials, trial(0, first, trials[0].seed, plain, perturbation=factor))
+    knocked = int(rng.integers(len(workloads)))
+    drawn = next(t.seed for t in trials if t.plan == knocked)
+    return (*trials, trial(knocked, first, drawn, plain, perturbation=factor))

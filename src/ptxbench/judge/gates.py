@@ -8,11 +8,23 @@ from ptxbench.judge.instructions import CARRIED_LOWER, FOLLOWED_LOWER, OTHER_MAT
 
 def instruction_gate(report: InstructionReport, target: Target) -> Rejection | None:
     """Why the target's matrix instruction did not carry the work, or None if it did."""
-    name = matrix_family(target).name
+    name, followed = matrix_family(target).name, report.perturbation_followed
+    rejection = _counts_gate(report, name)
+    if rejection is not None and report.sizes:
+        place = ", ".join(f"{size}={value}" for size, value in report.sizes.items())
+        return rejection.model_copy(update={"reason": f"{rejection.reason.rstrip('.')} (at {place})."})
+    if rejection is None and followed is not None and followed < FOLLOWED_LOWER:
+        return _missing(
+            f"Only {followed:.1%} of the output follows the results of {name}; {FOLLOWED_LOWER:.0%} is needed.",
+            f"The results of {name} must reach the outputs.",
+        )
+    return rejection
+
+
+def _counts_gate(report: InstructionReport, name: str) -> Rejection | None:
     family = report.families[name]
     other = report.other_math_share or 0.0
     carried = family.carried or 0.0
-    followed = report.perturbation_followed
     if family.compiled == 0:
         claimed = family.claimed > 0
         return _missing(
@@ -30,12 +42,8 @@ def instruction_gate(report: InstructionReport, target: Target) -> Rejection | N
     if other > OTHER_MATH_UPPER:
         return _missing(
             f"Other arithmetic amounts to {other:.1%} of the task's work; at most {OTHER_MATH_UPPER:.0%} is allowed.",
-            f"Products must come from {name}, not from scalar, packed or mma.sync arithmetic beside it.",
-        )
-    if followed is not None and followed < FOLLOWED_LOWER:
-        return _missing(
-            f"Only {followed:.1%} of the output follows the results of {name}; {FOLLOWED_LOWER:.0%} is needed.",
-            f"The results of {name} must reach the outputs.",
+            f"Products must come from {name} on the task's operand type, not from scalar, packed, integer or mma.sync "
+            "arithmetic beside it.",
         )
     return None
 

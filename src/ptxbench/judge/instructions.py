@@ -57,6 +57,8 @@ def judge_instructions(
     else:
         sites[matrix.name] = confirmed_sites(sites[matrix.name], artifact.sass, matrix)
     work = flops(task, plan.sizes)
+    # Products of another type could have made the result as well as any other arithmetic.
+    foreign = sum(s.flops for s in sites[matrix.name] if _operand_dtype(s) not in (task.matrix_dtype, ""))
 
     def carried(family: Family) -> float | None:
         own = sites[family.name]
@@ -81,8 +83,9 @@ def judge_instructions(
             name: report for name, report in reports.items()
             if name == matrix.name or report.claimed or report.compiled or report.executed
         },
-        other_math_share=sum(_other_math_flops(family, sites[family.name]) for family in families) / work,
+        other_math_share=(foreign + sum(_other_math_flops(family, sites[family.name]) for family in families)) / work,
         perturbation_followed=perturbation_followed,
+        sizes=dict(plan.sizes),
         source="hardware counters" if on_hardware else "simulator, PTX instructions that the machine code confirms",
     )
 
@@ -111,5 +114,9 @@ def _is_sass(site: SiteCount) -> bool:
 
 
 def _operand_dtype(site: SiteCount) -> str:
-    """As the device read it; hardware counters leave it to the opcode, where f16 has no suffix of its own."""
-    return site.operand_dtype or ("bf16" if ".BF16" in site.opcode else "")
+    """As the device read it; hardware counters leave it to the opcode, where f16 is the type without a suffix."""
+    if site.operand_dtype or not _is_sass(site):
+        return site.operand_dtype
+    if ".BF16" in site.opcode:
+        return "bf16"
+    return "f16" if site.opcode.startswith("HGMMA.") and ".TF32" not in site.opcode else ""

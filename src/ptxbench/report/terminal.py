@@ -47,6 +47,8 @@ def number(value: float | None) -> str:
     """A figure for a narrow column; an en dash where there is none."""
     if value is None:
         return "–"
+    if abs(value) >= 1e6:
+        return "> 10⁶"
     if abs(value) >= 1000:
         return f"{value:.3g}"
     return f"{value:.2f}"

@@ -7,19 +7,22 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 
-from ptxbench.core import Task, UsageError
+from ptxbench.core import Suite, Task, UsageError
 from ptxbench.tasks.distributions import DISTRIBUTIONS
 from ptxbench.tasks.operations import OPERATIONS
 
 
-def load_tasks() -> Mapping[str, Task]:
-    """Every task of the package by name, sorted. A row that contradicts itself is a `ValueError`."""
+def load_tasks(suite: Suite | None = None) -> Mapping[str, Task]:
+    """The tasks of one suite, or all tasks of the package, by name, sorted.
+
+    A row that contradicts itself is a `ValueError`.
+    """
     rows = resources.files("ptxbench.tasks") / "rows"
     files = sorted((f for f in rows.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     tasks = [Task.model_validate(tomllib.loads(f.read_text(encoding="utf-8"))) for f in files]
     for task in tasks:
         check(task)
-    return {task.name: task for task in tasks}
+    return {task.name: task for task in tasks if suite in (None, task.suite)}
 
 
 def get_task(name: str) -> Task:
@@ -51,5 +54,7 @@ def check(task: Task) -> None:
     if task.operation not in OPERATIONS:
         problems.append(f"unknown operation '{task.operation}'")
     problems += filter(None, (sizes_problem(task, w.sizes) for w in task.workloads))
+    lost = {*task.size_rules, *task.fixed_sizes, *(s for a in task.arguments for s in a.shape)} - set(task.sizes)
+    problems += [f"unknown sizes {sorted(lost)}"] if lost else []
     if problems:
         raise ValueError(f"the row of task '{task.name}' is wrong: {'; '.join(problems)}")

@@ -1,4 +1,4 @@
-// The machine's own encoding of a tensor map: what a CUtensorMap holds, readable. machine.py writes it.
+// The machine's own encoding of a tensor map: what a CUtensorMap holds, readable. tensormap.py writes it.
 #pragma once
 #include "matrix.hpp"
 #include "reductions.hpp"

@@ -214,17 +214,34 @@ void compute_in_flight(WgmmaState& state, WgmmaProduct& product) {
   product.done = true;
 }
 
-// Once one warp has waited for a product, none of the four reads its operands any more.
-void compute_for_group(Warp& warp, u64 products) {
-  const auto& warps = warp.cta->warps;
-  for (u32 i = first_of_group(warp); i < first_of_group(warp) + kWarpsOfGroup; ++i) {
-    WgmmaState& state = *warps[i]->wgmma;
+template <class Visit>
+void for_group(Warp& warp, Visit visit) {
+  const u32 first = first_of_group(warp);
+  for (u32 i = first; i < first + kWarpsOfGroup; ++i) visit(*warp.cta->warps[i]->wgmma);
+}
+
+// Once one warp has seen a product complete, none of the four reads its operands any more.
+void complete_for_group(Warp& warp, u64 products) {
+  for_group(warp, [&](WgmmaState& state) {
     for (auto& group : state.groups)
       for (WgmmaProduct& product : group)
         if (product.number < products) compute_in_flight(state, product);
     for (WgmmaProduct& product : state.open)
       if (product.number < products) compute_in_flight(state, product);
+    state.completed = std::max(state.completed, products);
+  });
+}
+
+// Whether the warpgroup's first `products` are complete. A late schedule completes them when nothing else can proceed.
+bool is_complete(Warp& warp, const Insn& insn, u64 products) {
+  if (warp.wgmma->completed >= products) return true;
+  if (missing_partner(warp, products)) return false;
+  if (warp.wgmma->requested < products) {
+    for_group(warp, [&](WgmmaState& state) { state.requested = std::max(state.requested, products); });
+    warp.run->defer(
+        {Deferred::kProduct, {&warp, &insn, 0}, false, [&warp, products] { complete_for_group(warp, products); }});
   }
+  return warp.wgmma->completed >= products;
 }
 
 // Gives a completed product's result to the registers, unless later products accumulate onto it.
@@ -242,9 +259,7 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
   WgmmaState& state = state_of(warp);
   const size_t pending = size_t(insn.attr[0]);
   if (state.groups.size() <= pending) return Step::kNext;
-  const u64 products = products_to_complete(state, pending);
-  if (missing_partner(warp, products)) return Step::kBlock;
-  if (products) compute_for_group(warp, products);
+  if (!is_complete(warp, insn, products_to_complete(state, pending))) return Step::kBlock;
   for (; state.groups.size() > pending; state.groups.pop_front())
     for (const WgmmaProduct& product : state.groups.front()) retire(warp, product);
   warp.run->event();

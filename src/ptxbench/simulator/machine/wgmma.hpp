@@ -27,7 +27,9 @@ struct WgmmaState {
   std::vector<WgmmaProduct> open;
   std::deque<std::vector<WgmmaProduct>> groups;
   std::map<i32, WgmmaAccumulator> in_flight;  // by first accumulator row
-  u64 issued = 0;
+  u64 issued = 0;                             // products
+  u64 completed = 0;                          // products known to be complete for the whole warpgroup
+  u64 requested = 0;                          // products that a late schedule has been asked to complete
   bool fenced = false;
   std::vector<u32> fenced_rows;  // contents of the kernel's wgmma rows at the last fence, or as products left them
 };

@@ -27,11 +27,11 @@ using bf16 = __nv_bfloat16;
 constexpr bool CAUSAL = true;  // whether a query sees only the keys up to its own position
 constexpr int ROWS = 128, DIM = 128;  // a tile of queries or keys
 constexpr int PANEL = 64;             // columns of a panel: 128 bytes, one swizzle atom; a tile is two panels
-constexpr int PANEL_BYTES = ROWS * PANEL * sizeof(bf16), TILE_BYTES = 2 * PANEL_BYTES, STATS_BYTES = ROWS * sizeof(float2);
+constexpr int PANEL_BYTES = ROWS * PANEL * sizeof(bf16), TILE_BYTES = 2 * PANEL_BYTES;
+constexpr int STATS_BYTES = ROWS * sizeof(float2);
 constexpr int STAGES = 2;
 constexpr int SCORES = 0, SLOPES = 128, VALUES = 256, KEYS = 384, COLUMNS = 512;  // TMEM: S^T, P^T; dP^T, dQ; dV; dK
-constexpr int PRODUCER = 12, MULTIPLIER = 13;  // warps; warpgroup 0 adds dQ, 1 and 2 compute P^T and dS^T
-constexpr int THREADS = 14 * 32;
+constexpr int PRODUCER = 12, MULTIPLIER = 13, THREADS = 14 * 32;  // warps; warpgroup 0 adds dQ, 1 and 2 compute dS^T
 constexpr float LOG2E = 1.4426950408889634f;
 
 // What lies in the workspace, for all rows of Q. Sums of dS*K are stored tile by tile, [DIM / 4][ROWS][4], so that the
@@ -191,7 +191,8 @@ __device__ void multiply(Shared& shared, uint32_t tmem, const Work& work) {
     const uint32_t ds = ptx::shared_address(shared.ds);
     wait(shared.keys_full, 0);
     for (int i = 0; i <= work.blocks; ++i) {
-        const uint32_t d_out = ptx::shared_address(shared.d_out[i % STAGES]), before = i - 1;
+        const uint32_t d_out = ptx::shared_address(shared.d_out[i % STAGES]);
+        const int before = i - 1;
         if (i < work.blocks) {
             wait(shared.full[i % STAGES], i / STAGES % 2);
             if (i > 0) {

@@ -2,10 +2,10 @@
 //
 // Step 2: warp specialisation and a pipeline. The scheme is that of step 1: 128 keys per CTA, transposed tiles, P^T
 // and dS^T as A fragments, dS through shared memory for dQ. Now one warpgroup only loads and two only compute; Q and dO
-// have rings of two stages. A consumer keeps products in flight beside its other work: dP^T beside the exponentials, dV
-// beside the stores of dS, dK beside those of dQ. dS has two buffers, so that the consumers meet once per step. dQ is
-// collected in shared memory in the order in which threads hold it (no bank conflicts) and leaves as one bulk reduction
-// per consumer and step; `finish` undoes that order. dK and dV leave by stmatrix and TMA.
+// come through a ring of two stages. A consumer keeps products in flight beside its other work: dP^T beside the
+// exponentials, dV beside the stores of dS, dK beside those of dQ. dS has two buffers, so that the consumers meet once
+// per step. dQ is collected in shared memory in the order in which threads hold it (no bank conflicts) and leaves as
+// one bulk reduction per consumer and step; `finish` undoes that order. dK and dV leave by stmatrix and TMA.
 #include <cuda_bf16.h>
 
 #include <ptxbench/ptx/address.cuh>
@@ -63,7 +63,7 @@ struct Shared {
     alignas(16) float lse[STAGES][QUERIES];
     float delta[STAGES][QUERIES];
     alignas(8) uint64_t keys_full;
-    uint64_t q_full[STAGES], q_empty[STAGES], d_out_full[STAGES], d_out_empty[STAGES];
+    uint64_t q_full[STAGES], d_out_full[STAGES], empty[STAGES];
 };
 
 __device__ uint32_t pack(float low, float high) {
@@ -129,7 +129,8 @@ __device__ __forceinline__ void multiply_over_keys(float (&d)[HALF / 2], uint32_
             ptx::wgmma_descriptor(b, 0, 1024, ptx::Swizzle::bytes128) + 128 * step, step > 0);
 }
 
-// Loads K and V once, then Q with LSE and dO with delta, step by step.
+// Loads K and V once, then step by step Q with LSE and dO with delta; they have barriers of their own, as Q is needed
+// first.
 __device__ void produce(Shared& shared, const CUtensorMap* map_q, const CUtensorMap* map_k, const CUtensorMap* map_v,
                         const CUtensorMap* map_d_out, const Workspace& workspace, const Tile& tile) {
     const uint32_t keys_full = ptx::shared_address(&shared.keys_full);
@@ -141,27 +142,20 @@ __device__ void produce(Shared& shared, const CUtensorMap* map_q, const CUtensor
     }
     for (int i = 0; i < tile.steps; ++i) {
         const int stage = i % STAGES, phase = i / STAGES % 2, row = tile.head + tile.query0 + i * QUERIES;
-        // Parity phase ^ 1: on the first round the stages have never been used and count as empty.
         const uint32_t q_full = ptx::shared_address(&shared.q_full[stage]);
-        ptx::mbarrier_wait_parity(ptx::shared_address(&shared.q_empty[stage]), phase ^ 1);
+        const uint32_t d_out_full = ptx::shared_address(&shared.d_out_full[stage]);
+        // Parity phase ^ 1: on the first round the stages have never been used and count as empty.
+        ptx::mbarrier_wait_parity(ptx::shared_address(&shared.empty[stage]), phase ^ 1);
         ptx::mbarrier_arrive_expect_tx(q_full, sizeof(shared.q[0]) + sizeof(shared.lse[0]));
         for (int panel = 0; panel < 2; ++panel)
             ptx::tma_load_2d(ptx::shared_address(shared.q[stage][panel]), map_q, q_full, panel * HALF, row);
         ptx::bulk_load(ptx::shared_address(shared.lse[stage]), workspace.lse + row, sizeof(shared.lse[0]), q_full);
-
-        const uint32_t d_out_full = ptx::shared_address(&shared.d_out_full[stage]);
-        ptx::mbarrier_wait_parity(ptx::shared_address(&shared.d_out_empty[stage]), phase ^ 1);
         ptx::mbarrier_arrive_expect_tx(d_out_full, sizeof(shared.d_out[0]) + sizeof(shared.delta[0]));
         for (int panel = 0; panel < 2; ++panel)
             ptx::tma_load_2d(ptx::shared_address(shared.d_out[stage][panel]), map_d_out, d_out_full, panel * HALF, row);
         ptx::bulk_load(ptx::shared_address(shared.delta[stage]), workspace.delta + row, sizeof(shared.delta[0]),
                        d_out_full);
     }
-}
-
-// Tells the producer that the caller's warp no longer reads a stage.
-__device__ void release(uint64_t* empty) {
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ptx::shared_address(empty));
 }
 
 // Rounds 64 rows of accumulators to bf16 and lets TMA store them at `row` by way of the consumer's staging memory.
@@ -279,12 +273,10 @@ __device__ __forceinline__ void consume(float (&dk)[DIM / 2], float (&dv)[DIM / 
         ptx::wgmma_commit_group();
         multiply_over_queries(dk, ds_packed, q);
         ptx::wgmma_commit_group();
-        ptx::wgmma_wait_group<2>();  // dV
-        release(&shared.d_out_empty[stage]);
-        ptx::wgmma_wait_group<1>();  // dQ
+        ptx::wgmma_wait_group<1>();  // dV and dQ
         add(dq, shared, sums, consumer);
         ptx::wgmma_wait_group<0>();  // dK
-        release(&shared.q_empty[stage]);
+        if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[stage]));  // the producer may refill it
     }
 }
 
@@ -303,8 +295,7 @@ backward(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUte
         for (int stage = 0; stage < STAGES; ++stage) {
             ptx::mbarrier_init(ptx::shared_address(&shared.q_full[stage]), 1);
             ptx::mbarrier_init(ptx::shared_address(&shared.d_out_full[stage]), 1);
-            ptx::mbarrier_init(ptx::shared_address(&shared.q_empty[stage]), CONSUMERS * 4);  // one arrival per warp
-            ptx::mbarrier_init(ptx::shared_address(&shared.d_out_empty[stage]), CONSUMERS * 4);
+            ptx::mbarrier_init(ptx::shared_address(&shared.empty[stage]), CONSUMERS * 4);  // one arrival per warp
         }
         ptx::fence_mbarrier_init();
     }
