@@ -15,7 +15,7 @@ test: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist loadgroup
 
 benchmark: $(VENV)/.ready
-	$(BIN)/python -m benchmarks --out out/benchmarks.json
+	$(BIN)/python -m benchmarks --out results/cpu/benchmarks.json --page docs/benchmarks.md
 
 $(VENV)/.ready: $(REQUIREMENTS) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "PTXBench needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }

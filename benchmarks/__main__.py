@@ -1,6 +1,6 @@
 """Measures import time, the stages of `eval` cold and warm, and the simulator's speed on the bundled GEMMs.
 
-python -m benchmarks [--out FILE]
+python -m benchmarks [--out FILE] [--page docs/benchmarks.md]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.page import update
 from ptxbench.build import find_toolchain
 from ptxbench.core import Artifact, Mode, RunOptions, Workload
 from ptxbench.devices import SimulatorDevice
@@ -51,7 +52,7 @@ def measure_eval(folder: Path) -> dict[str, Any]:
     def run(source: str) -> dict[str, Any]:
         kernel.write_text(source)
         arguments = ["eval", str(kernel), "--task", TASK, "--target", row.target.value, "--json"]
-        command = [sys.executable, "-m", "ptxbench.cli", *arguments]
+        command = [sys.executable, "-m", "ptxbench", *arguments]
         begin = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         wall = time.perf_counter() - begin
@@ -103,13 +104,19 @@ def measure_replay(evaluator: LocalEvaluator, artifact: Artifact, row: Solution,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="also write the results to this JSON file")
+    parser.add_argument("--page", type=Path, help="also write the numbers of --out into this page")
     arguments = parser.parse_args()
+    if arguments.page and not arguments.out:
+        parser.error("--page needs --out")
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         report = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": "python -m benchmarks",
-            "machine": {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()},
+            "machine": {
+                "processor": processor(), "cores": os.cpu_count(), "load": load, "python": platform.python_version(),
+            },
             "import_s": measure_import(),
             "eval": measure_eval(folder),
             "simulator": list(measure_simulator(folder)),
@@ -118,6 +125,8 @@ def main() -> None:
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+    if arguments.page:
+        update(arguments.page, arguments.out)
 
 
 def processor() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -59,3 +61,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not link.startswith("http"):
             assert (page.parent / link).exists(), link
+
+
+def test_the_page_of_benchmarks_shows_the_results() -> None:
+    page = runpy.run_path(str(ROOT / "benchmarks" / "page.py"))
+    report = json.loads((ROOT / "results" / "cpu" / "benchmarks.json").read_text())
+    shown = (ROOT / "docs" / "benchmarks.md").read_text().split(page["BEGIN"])[1].split(page["END"])[0]
+    assert shown.strip() == page["render"](report).strip()
+
+
+def test_the_picture_refers_to_nothing_outside() -> None:
+    picture = (ROOT / "docs" / "quickstart.svg").read_text()
+    addresses = set(re.findall(r"https?://[^\"' )]+", picture))
+    assert addresses == {"http://www.w3.org/2000/svg"}

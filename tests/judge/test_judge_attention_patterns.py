@@ -14,8 +14,8 @@ from ptxbench.tasks import Problem, Tensor
 FORWARD, BACKWARD = CHEATS["fwd"], CHEATS["bwd"]
 
 
-def judged(direction: str, kernel: Kernel, output: str, *, causal: bool = False) -> OutputReport:
-    of = problem(direction, seed=7, causal=causal, b=2, h=2)
+def judged(direction: str, kernel: Kernel, output: str, *, causal: bool = False, batches: int = 1) -> OutputReport:
+    of = problem(direction, seed=7, causal=causal, b=batches, h=2)
     return judge_outputs(of, kernel(of))[output]
 
 
@@ -116,7 +116,7 @@ FORWARD_WORDS: dict[str, tuple[Kernel, str, str]] = {
 @pytest.mark.parametrize("name", FORWARD_WORDS)
 def test_forward(name: str) -> None:
     kernel, output, words = FORWARD_WORDS[name]
-    report = judged("fwd", kernel, output)
+    report = judged("fwd", kernel, output, batches=2)
     assert not report.ok
     assert words in report.pattern
 

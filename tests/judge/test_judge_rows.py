@@ -6,6 +6,7 @@ from emulated_attention import CHEATS, forward
 
 from ptxbench.core import Task, Workload
 from ptxbench.judge import judge_outputs, judge_perturbation, measure, poisoned_outputs
+from ptxbench.judge.yardstick import error_scale
 from ptxbench.tasks import Problem, Tensor, get_task, load_tasks, make_problem, turned
 
 TASKS = load_tasks()
@@ -16,12 +17,15 @@ def small(task: Task, distribution: str = "normal", seed: int = 1) -> Problem:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_honest_algorithm_passes(name: str) -> None:
-    for distribution in TASKS[name].distributions:
-        of = small(TASKS[name], distribution)
-        assert all(np.isfinite(tensor).all() and (of.noise[n] >= 0).all() for n, tensor in of.truth.items())
-        for output, report in judge_outputs(of, of.honest).items():
-            assert report.ok, (distribution, output)
+def test_the_derived_error_is_that_of_the_honest_algorithm(name: str) -> None:
+    task = TASKS[name]
+    for distribution in task.distributions if task.suite == "core" else task.distributions[:2]:
+        of = small(task, distribution)
+        for output, truth in of.truth.items():
+            scale = error_scale(truth, of.noise[output], of.output_dtype(output))
+            error = (of.honest[output].astype(np.float64) - truth) / scale
+            size = np.sqrt(np.mean(np.square(error)))
+            assert size < 0.1 if output == "LSE" else 0.4 < size < 1.15, (distribution, output)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -62,7 +66,8 @@ def test_faults_of_an_epilogue_are_recognised() -> None:
 
 def test_the_tanh_form_of_gelu_is_not_the_exact_one() -> None:
     of = small(get_task("gemm_bias_gelu"))
-    shrunk = Problem(**{**vars(of), "inputs": {**of.inputs, "A": (of.inputs["A"].astype(np.float32) / 16).astype(of.inputs["A"].dtype)}}).perturbed(1.0)
+    smaller = (of.inputs["A"].astype(np.float32) / 16).astype(of.inputs["A"].dtype)
+    shrunk = Problem(**{**vars(of), "inputs": {**of.inputs, "A": smaller}}).perturbed(1.0)
     x = gemm(shrunk) + of.inputs["bias"].astype(np.float32)
     approximate = x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
     assert judge_outputs(shrunk, shrunk.honest)["C"].ok

@@ -22,6 +22,7 @@ from ptxbench.core import (
     matrix_family,
 )
 from ptxbench.judge import compiled_counts, confirmed_sites, instruction_gate, is_dummy, judge_instructions
+from ptxbench.judge.instructions import operand_dtype
 from ptxbench.judge.sass import ptx_shape, sass_shape
 from ptxbench.native import Cache
 from ptxbench.tasks import flops, get_task
@@ -196,6 +197,13 @@ def test_hardware_counts_use_the_same_definition(artifact: Artifact) -> None:
     assert (found.families["wgmma"].executed, found.families["wgmma"].carried) == (8, 1.0)
     assert found.other_math_share == pytest.approx(20 / WORK)
     assert found.source == "hardware counters"
+
+
+def test_hardware_counts_tell_the_operand_type() -> None:
+    opcodes = {"HGMMA.64x64x16.F32.BF16": "bf16", "HGMMA.64x64x16.F32": "f16", "HGMMA.64x64x16.F16": "f16",
+               "HGMMA.64x64x8.F32.TF32": "", "QGMMA.64x64x32.F32.E4M3.E4M3": "", "UTCHMMA": ""}  # fmt: skip
+    for opcode, dtype in opcodes.items():
+        assert operand_dtype(SiteCount(kernel="k", opcode=opcode, executed=1, threads=1)) == dtype
 
 
 def test_shapes_are_read_from_both_spellings() -> None:

@@ -21,6 +21,12 @@ SCHEDULES: tuple[Schedule, ...] = tuple(
 )
 """The default schedules. Early copies with late products alone show a stage that is released too soon."""
 
+STEP_LIMIT = 200_000_000
+"""Warp instructions of one replay. Known-good kernels need below 0.3 million at these sizes, scalar ones some ten."""
+
+TIME_LIMIT_S = 600.0
+"""Only a safety net: what a busy machine can make longer must not decide a verdict."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -62,7 +68,8 @@ def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Tria
 
     def trial(index: int, distribution: str, drawn: int, schedule: Schedule, mode: Mode = Mode.RUN,
               perturbation: float = 1.0) -> Trial:  # fmt: skip
-        options = RunOptions(mode=mode, schedule=schedule, perturbation=perturbation)
+        options = RunOptions(mode=mode, schedule=schedule, perturbation=perturbation,
+                             step_limit=STEP_LIMIT, time_limit_s=TIME_LIMIT_S)  # fmt: skip
         return Trial(index, workloads[index], distribution, drawn, options)
 
     trials: list[Trial] = []

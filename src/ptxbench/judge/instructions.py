@@ -58,12 +58,12 @@ def judge_instructions(
         sites[matrix.name] = confirmed_sites(sites[matrix.name], artifact.sass, matrix)
     work = flops(task, plan.sizes)
     # Products of another type could have made the result as well as any other arithmetic.
-    foreign = sum(s.flops for s in sites[matrix.name] if _operand_dtype(s) not in (task.matrix_dtype, ""))
+    foreign = sum(s.flops for s in sites[matrix.name] if operand_dtype(s) not in (task.matrix_dtype, ""))
 
     def carried(family: Family) -> float | None:
         own = sites[family.name]
         if family is matrix:
-            return sum(s.flops for s in own if _operand_dtype(s) == task.matrix_dtype) / work
+            return sum(s.flops for s in own if operand_dtype(s) == task.matrix_dtype) / work
         if family.role == "bulk_copy" and not on_hardware:
             whole = output_bytes if family.name == "tma_store" else input_bytes
             return sum(s.bytes for s in own) / whole(task, plan.sizes)
@@ -113,8 +113,11 @@ def _is_sass(site: SiteCount) -> bool:
     return site.opcode[:1].isupper()
 
 
-def _operand_dtype(site: SiteCount) -> str:
-    """As the device read it; hardware counters leave it to the opcode, where f16 is the type without a suffix."""
+def operand_dtype(site: SiteCount) -> str:
+    """The operand type of a matrix instruction, as the device read it.
+
+    Hardware counters leave it to the opcode, where f16 is the type without a suffix; empty where that does not tell.
+    """
     if site.operand_dtype or not _is_sass(site):
         return site.operand_dtype
     if ".BF16" in site.opcode:

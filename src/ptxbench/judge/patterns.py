@@ -121,7 +121,8 @@ def _mistaken(case: _Case) -> str:
     problem = case.problem
     for words, outputs in problem.operation.mistakes(problem.task, problem.sizes, problem.inputs):
         if case.name in outputs and case.explains(outputs[case.name]):
-            return f"as if {words}" + ("" if case.bad.mean() > 0.5 else f": {case.region(case.bad)}")
+            place = case.region(case.bad)
+            return f"as if {words}" + ("" if place.startswith(("everywhere", "scattered")) else f": {place}")
     return ""
 
 

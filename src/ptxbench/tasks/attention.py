@@ -114,8 +114,7 @@ class AttentionBackward:
         """The derivative from Q, K, V and dO alone, in float64."""
         q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
         weights, _ = exact_softmax(task, q, k, product_scale)
-        d_weights = product_scale * (d_out @ turned(v))
-        d_scores = weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+        d_scores = _d_scores(weights, product_scale * (d_out @ turned(v)))
         factor = product_scale / math.sqrt(q.shape[-1])
         return {
             "dQ": factor * (d_scores @ k),
@@ -169,10 +168,9 @@ class AttentionBackward:
 
     def slices(self, task: Task, sizes: Sizes, inputs: Tensors) -> Iterator[tuple[int, int, dict[str, Float64]]]:
         """The products of 16 successive keys (dQ) or queries (dK, dV)."""
-        q, k, v, out, d_out, lse = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "O", "dO", "LSE"))
-        weights = np.exp(logits(q, k, visible_keys(task, sizes["S"])) - lse[..., None])
-        slope = d_out @ turned(v) - (d_out * out).sum(axis=-1, keepdims=True)
-        d_scores = weights * slope / math.sqrt(q.shape[-1])
+        q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
+        weights, _ = exact_softmax(task, q, k, 1.0)
+        d_scores = _d_scores(weights, d_out @ turned(v)) / math.sqrt(q.shape[-1])
         for start in range(0, sizes["S"], SLICE):
             here = slice(start, min(start + SLICE, sizes["S"]))
             yield here.start, here.stop, {
@@ -188,6 +186,10 @@ class AttentionBackward:
     def flops(self, task: Task, sizes: Sizes) -> int:
         """2.5 times the forward pass: five products instead of two."""
         return self.forward.flops(task, sizes) * 5 // 2
+
+
+def _d_scores(weights: Float64, d_weights: Float64) -> Float64:
+    return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
 
 
 def _operand(task: Task, values: Float32) -> Float32:

@@ -43,7 +43,7 @@ gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensor
         uint32_t a[TILE_K / 16][4];
 #pragma unroll
         for (int step = 0; step < TILE_K / 16; ++step)
-            ptx::ldmatrix_x4(a[step], address(shared.a[at.stage]) + row * 128 + ((step * 2 + half ^ row % 8) << 4));
+            ptx::ldmatrix_x4(a[step], address(shared.a[at.stage]) + row * 128 + ((step * 2 + half) ^ row % 8) * 16);
         const uint64_t b = ptx::wgmma_descriptor_k128(address(shared.b[at.stage]));
         ptx::wgmma_fence();
 #pragma unroll

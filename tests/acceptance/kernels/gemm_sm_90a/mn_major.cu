@@ -20,8 +20,8 @@ __device__ __forceinline__ void transpose(uint32_t tile, const bf16* from, int r
 }
 
 __global__ void __launch_bounds__(128) gemm(const bf16* A, const bf16* B, bf16* C, int M, int N, int K) {
-    __shared__ alignas(1024) uint8_t tile_a[TILE_M / 64 * PANEL];
-    __shared__ alignas(1024) uint8_t tile_b[TILE_N / 64 * PANEL];
+    alignas(1024) __shared__ uint8_t tile_a[TILE_M / 64 * PANEL];
+    alignas(1024) __shared__ uint8_t tile_b[TILE_N / 64 * PANEL];
     const uint32_t a = address(tile_a), b = address(tile_b);
     const int m0 = blockIdx.x * TILE_M, n0 = blockIdx.y * TILE_N, warp = threadIdx.x / 32;
 
