@@ -24,36 +24,22 @@ INVISIBLE = {
 """Distributions on which a cheat is exact, or hidden by the rounding of O (equal logits make every weight 1)."""
 
 
-def honest_pass(problems: list[Problem], direction: str) -> None:
-    for found in error_ratios(HONEST[direction], problems):
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 20), marks=pytest.mark.slow)], ids=str)
+def test_honest_kernels_pass_with_room(direction: str, seeds: range) -> None:
+    for found in error_ratios(HONEST[direction], attention_problems(direction, seeds)):
         assert found.ok and found.rms <= 1.2 and found.largest <= 2.0, found
 
 
-def cheats_fail(problems: list[Problem], direction: str) -> None:
-    for (name, distribution, seed), is_caught in caught(error_ratios(CHEATS[direction], problems)).items():
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("seeds", "distributions"),
+    [(range(2), ("normal",)), pytest.param(range(20), (), marks=pytest.mark.slow)], ids=["two", "twenty"],
+)  # fmt: skip
+def test_every_cheat_fails(direction: str, seeds: range, distributions: tuple[str, ...]) -> None:
+    found = caught(error_ratios(CHEATS[direction], attention_problems(direction, seeds, distributions)))
+    for (name, distribution, seed), is_caught in found.items():
         assert is_caught or distribution in INVISIBLE.get(name, ()), (name, distribution, seed)
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_honest_kernels_pass_with_room(direction: str) -> None:
-    honest_pass([*attention_problems(direction, (0,)), *attention_problems(direction, (1,), ("normal",))], direction)
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_every_cheat_fails(direction: str) -> None:
-    cheats_fail(list(attention_problems(direction, (2, 3), ("normal",))), direction)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_honest_kernels_pass_with_room_over_20_seeds(direction: str) -> None:
-    honest_pass(list(attention_problems(direction, range(20))), direction)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_every_cheat_fails_over_20_seeds(direction: str) -> None:
-    cheats_fail(list(attention_problems(direction, range(20))), direction)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

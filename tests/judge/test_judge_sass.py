@@ -201,7 +201,7 @@ def test_hardware_counts_use_the_same_definition(artifact: Artifact) -> None:
 
 def test_hardware_counts_tell_the_operand_type() -> None:
     opcodes = {"HGMMA.64x64x16.F32.BF16": "bf16", "HGMMA.64x64x16.F32": "f16", "HGMMA.64x64x16.F16": "f16",
-               "HGMMA.64x64x8.F32.TF32": "", "QGMMA.64x64x32.F32.E4M3.E4M3": "", "UTCHMMA": ""}  # fmt: skip
+               "HGMMA.64x64x8.F32.TF32": "tf32", "QGMMA.64x64x32.F32.E4M3.E4M3": "fp8", "UTCHMMA": ""}  # fmt: skip
     for opcode, dtype in opcodes.items():
         assert operand_dtype(SiteCount(kernel="k", opcode=opcode, executed=1, threads=1)) == dtype
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
@@ -16,7 +17,7 @@ from ptxbench.core import (
     Verdict,
     WorkloadReport,
 )
-from ptxbench.report import summary, verdict_page, verdict_view
+from ptxbench.report import summary, summary_svg, verdict_page, verdict_view
 
 
 def accepted() -> Verdict:
@@ -68,3 +69,20 @@ def test_terminal_views_show_the_numbers() -> None:
     assert "1.02" in text
     assert "kernel.cu:42: A TMA store reads a generic write. (3 times) Add fence.proxy.async." in text
     assert "kernel.cu:7: error: expected a <b>;</b>" in text
+
+
+def test_a_narrow_summary_keeps_every_reason() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(summary([accepted(), refused()], width=80))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "right.cu: Right, and carried by wgmma. Findings: 1 rule." in text
+    assert "nvcc refused it." in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_the_picture_is_self_contained_and_escapes_what_candidates_say() -> None:
+    picture = summary_svg([accepted(), refused()], title="ptxbench quickstart")
+    assert "@font-face" not in picture
+    assert set(re.findall(r"https?://[^\"' )]+", picture)) == {"http://www.w3.org/2000/svg"}
+    assert "<script" not in picture
+    assert picture == summary_svg([accepted(), refused()], title="ptxbench quickstart")

@@ -27,21 +27,27 @@ _FAMILIES = re.compile(
     r"|ptxbench/ptx(/\w+)*(\.\w+)?"
 )
 
-# A comment, a string (kept), or a raw string (kept): whichever starts first. What is never closed reaches to the end of
-# its line or of the text, so that no text takes quadratic time.
+# A comment, or what may hold the beginning of one and is kept (strings, raw strings, numbers with digit separators,
+# characters, of which there may be several): whichever starts first. What is never closed reaches to the end of its
+# line or of the text, so that no text takes quadratic time.
 _TEXT = re.compile(
     r"""
       (?P<comment> //[^\n]* | /\*.*?(?:\*/|\Z) )
     | \b(?:u8|[uUL])?R"(?P<tag>[^\s()\\]{0,16})\(.*?(?:\)(?P=tag)"|\Z)
     | "(?:\\.|[^"\\\n])*"?
-    | '(?:\\.|[^'\\\n])'
+    | \b\d(?:'?[\w.])*
+    | '(?:\\.|[^'\\\n])*'?
     """,
     re.DOTALL | re.VERBOSE,
 )
-_DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?P<name>\w+)[ \t]*(?P<rest>[^\n]*)", re.MULTILINE)
+_DIRECTIVE = re.compile(
+    r"^\ufeff?[ \t\f\v]*(?:#|%:|\?\?=)[ \t\f\v]*(?P<name>\w+)[ \t\f\v]*(?P<rest>[^\n]*)", re.MULTILINE
+)
 _INCLUDE = re.compile(r'(?:<(?P<angle>[^>\n]+)>|"(?P<quote>[^"\n]+)")[ \t]*')
 _HARMLESS_GCC = re.compile(r"GCC\s+(diagnostic|unroll|ivdep)\b")
-_READS_FILES = re.compile(r"\.(incbin|include)\b")
+# Adjacent string literals are one.
+_JOINT = r'(?:"\s*")?'
+_READS_FILES = re.compile(rf"\.{_JOINT}(?:{_JOINT.join('incbin')}|{_JOINT.join('include')})\b")
 _PRAGMA_OPERATOR = re.compile(r'_Pragma\s*\(\s*L?"(?P<rest>[^"\n]*)"')
 
 # Directives that read other files or falsify positions, and what to say of them.
@@ -79,11 +85,14 @@ def check_source(source: str) -> Rejection | None:
             return _refuse(reason, _line(text, match.start()))
     reading = _READS_FILES.search(text)
     if reading:
-        return _refuse(f"The assembler directive {reading[0]} is not allowed.", _line(text, reading.start()))
+        name = re.sub(_JOINT, "", reading[0])
+        return _refuse(f"The assembler directive {name} is not allowed.", _line(text, reading.start()))
     return None
 
 
 def _directive(name: str, rest: str) -> str:
+    if name.isdigit():  # a line marker, as preprocessors write them
+        name = "line"
     if name in _FORBIDDEN:
         return f"{_FORBIDDEN[name]}."
     if name == "pragma":
@@ -112,7 +121,7 @@ def _spliced(source: str) -> str:
     lines: list[str] = []
     pending, count = "", 0
     for line in source.replace("\r\n", "\n").split("\n"):
-        stripped = line.rstrip(" \t")
+        stripped = line.rstrip(" \t\f\v")
         if stripped.endswith("\\"):
             pending, count = pending + stripped[:-1], count + 1
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,14 +36,17 @@ class Replay:
 def replay_all(
     device: Device, artifact: Artifact, plans: Sequence[LaunchPlan], task: Task, trials: Sequence[Trial], threads: int
 ) -> list[Replay]:
-    """Replays the trials, ``threads`` at a time, up to the first that faults (in their order)."""
-    problems = draw_problems(task, trials)
+    """Replays the trials, ``threads`` at a time, up to the first that faults (in their order).
+
+    Trials with the same inputs share one problem, which is drawn beside the replays before it.
+    """
+    problems: dict[tuple[int, str, int], Future[Problem]] = {}
     ended = threading.Event()
 
     def run(trial: Trial) -> Replay | None:
         if ended.is_set():  # a worker may take one more trial before the rest is cancelled
             return None
-        problem = problems[trial.inputs]
+        problem = problems[trial.inputs].result()
         if trial.perturbation != 1.0:
             problem = problem.perturbed(trial.perturbation)
         done = replay(device, artifact, plans[trial.plan], trial, problem)
@@ -53,7 +56,13 @@ def replay_all(
 
     replays: list[Replay] = []
     with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(run, trial) for trial in trials]
+        futures: list[Future[Replay | None]] = []
+        for trial in trials:
+            if trial.inputs not in problems:
+                # The pool begins work in order, so that a trial never waits for a problem that has not begun.
+                draw = (task, trial.workload, trial.distribution, trial.seed)
+                problems[trial.inputs] = pool.submit(make_problem, *draw)
+            futures.append(pool.submit(run, trial))
         try:
             for done in (future.result() for future in futures):
                 # Trials begin in order, so that none before the first fault was skipped.
@@ -65,12 +74,6 @@ def replay_all(
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
     return replays
-
-
-def draw_problems(task: Task, trials: Sequence[Trial]) -> dict[tuple[int, str, int], Problem]:
-    """The problem of every set of inputs that the trials use, each computed once."""
-    wanted = {trial.inputs: trial for trial in trials}
-    return {key: make_problem(task, t.workload, t.distribution, t.seed) for key, t in wanted.items()}
 
 
 def replay(device: Device, artifact: Artifact, plan: LaunchPlan, trial: Trial, problem: Problem) -> Replay:

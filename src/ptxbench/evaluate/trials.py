@@ -16,10 +16,13 @@ SCHEDULES: tuple[Schedule, ...] = tuple(
         Schedule(copies="eager", products="eager"),
         Schedule(copies="late", products="late"),
         Schedule(copies="eager", products="late"),
+        Schedule(copies="late", products="eager"),
     )
     for reverse in (False, True)
 )
-"""The default schedules. Early copies with late products alone show a stage that is released too soon."""
+"""The default schedules. Early copies with late products alone show a stage that is released too soon, late copies with
+early products a tile that is read before it was waited for.
+"""
 
 STEP_LIMIT = 200_000_000
 """Warp instructions of one replay. Known-good kernels need below 0.3 million at these sizes, scalar ones some ten."""

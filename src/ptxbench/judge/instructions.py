@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ptxbench.core import (
@@ -28,6 +29,16 @@ OTHER_MATH_UPPER = 0.10
 
 FOLLOWED_LOWER = 0.95
 """Least share of output blocks that must follow when the matrix instruction's products are scaled."""
+
+# First match wins: f16 operands have no suffix of their own. fp8 stands for all types of eight bits and fewer.
+_SASS_OPERANDS = {
+    r"HGMMA\..*\.BF16": "bf16",
+    r"HGMMA\..*\.TF32": "tf32",
+    r"HGMMA\.": "f16",
+    r"QGMMA\.|UTC[QO]MMA": "fp8",
+    r"IGMMA\.|UTCIMMA": "s8",
+    r"BGMMA\.": "b1",
+}
 
 
 def judge_instructions(
@@ -116,10 +127,8 @@ def _is_sass(site: SiteCount) -> bool:
 def operand_dtype(site: SiteCount) -> str:
     """The operand type of a matrix instruction, as the device read it.
 
-    Hardware counters leave it to the opcode, where f16 is the type without a suffix; empty where that does not tell.
+    Hardware counters leave it to the opcode; empty where that does not tell (``UTCHMMA``).
     """
     if site.operand_dtype or not _is_sass(site):
         return site.operand_dtype
-    if ".BF16" in site.opcode:
-        return "bf16"
-    return "f16" if site.opcode.startswith("HGMMA.") and ".TF32" not in site.opcode else ""
+    return next((dtype for opcode, dtype in _SASS_OPERANDS.items() if re.match(opcode, site.opcode)), "")

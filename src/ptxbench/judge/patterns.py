@@ -122,7 +122,8 @@ def _mistaken(case: _Case) -> str:
     for words, outputs in problem.operation.mistakes(problem.task, problem.sizes, problem.inputs):
         if case.name in outputs and case.explains(outputs[case.name]):
             place = case.region(case.bad)
-            return f"as if {words}" + ("" if place.startswith(("everywhere", "scattered")) else f": {place}")
+            everywhere = case.bad.mean() > _EXPLAINED or place.startswith(("everywhere", "scattered"))
+            return f"as if {words}" + ("" if everywhere else f": {place}")
     return ""
 
 

@@ -14,6 +14,9 @@ from ptxbench.record.recording import RawKernel
 from ptxbench.record.refusal import Refusal, contract_error, launch_error
 from ptxbench.record.tensor_maps import check_map
 
+_SCRATCH_BASE = 256 << 20
+_SCRATCH_PER_TENSOR_BYTE = 32
+
 
 def check_call(artifact: Artifact, call: Call) -> None:
     """Raises `Refusal` unless the call is something that the target could do."""
@@ -76,6 +79,23 @@ def check_variables(buffers: Iterable[Buffer], cubin: bytes) -> None:
                 f"The device code has no variable {buffer.name} of {buffer.bytes} bytes.",
                 "Write a kernel that uses the variable, or leave the copy out.",
             )
+
+
+def check_scratch(buffers: Iterable[Buffer]) -> None:
+    """Raises `Refusal` where workspace and allocations are out of all proportion to the tensors.
+
+    A device without that memory could not replay the plan, and the launcher would be to blame.
+    """
+    sizes = {"tensors": 0, "scratch": 0}
+    for buffer in buffers:
+        sizes["scratch" if buffer.role in ("workspace", "allocation") else "tensors"] += buffer.bytes
+    allowed = _SCRATCH_BASE + _SCRATCH_PER_TENSOR_BYTE * sizes["tensors"]
+    if sizes["scratch"] > allowed:
+        raise contract_error(
+            f"Workspace and allocations are {sizes['scratch']} bytes, and {allowed} are allowed at these sizes "
+            f"({_SCRATCH_BASE >> 20} MiB and {_SCRATCH_PER_TENSOR_BYTE} times the tensors).",
+            "Write a smaller workspace, in proportion to the sizes; workspace_bytes returns bytes.",
+        )
 
 
 def reduced_order(nodes: Sequence[Node]) -> tuple[Node, ...]:

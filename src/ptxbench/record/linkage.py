@@ -40,9 +40,11 @@ def check_linkage(library: bytes, exports: frozenset[str], launcher: str) -> Non
     except ELFError as error:
         raise contract_error(f"The host library is no ELF file ({error}).", "Write a plain CUDA C++ source.") from error
     for name, symbol in symbols:
-        # The linker notes a version for what a library of the system provides; all else must be the recorder's.
-        available = name in exports or (symbol.versioned and not _FORBIDDEN.fullmatch(name))
-        if not (symbol.defined or symbol.weak or available):
+        # The linker notes a version for what a library of the system provides; all else must be the recorder's. A weak
+        # symbol may stay without a definition, but what the system defines it gets.
+        foreign = symbol.versioned or symbol.weak
+        available = name in exports or (foreign and not _FORBIDDEN.fullmatch(name))
+        if not (symbol.defined or available):
             rule, advice = rule_and_advice(name)
             raise contract_error(f"The source calls {name}, and {rule}.", advice)
     if not any(name == launcher and symbol.defined for name, symbol in symbols):

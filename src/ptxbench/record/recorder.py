@@ -15,7 +15,7 @@ from ptxbench import core
 from ptxbench.build import Sandbox, Toolchain
 from ptxbench.core import Artifact, Buffer, LaunchPlan, Node, Rejection, Task, Workload
 from ptxbench.native import Cache, build_library
-from ptxbench.record.checks import check_call, check_variables, check_work, reduced_order
+from ptxbench.record.checks import check_call, check_scratch, check_variables, check_work, reduced_order
 from ptxbench.record.linkage import check_linkage, exported_symbols
 from ptxbench.record.parameters import parameter_reads
 from ptxbench.record.process import Call, Job, run_process
@@ -148,6 +148,7 @@ def _plan(job: Job, calls: tuple[Call, ...]) -> LaunchPlan:
     steps: Iterable[tuple[RawNode, ...]] = zip(*(call.returned.nodes for call in calls), strict=True)
     nodes = reduced_order([unifier.node(step) for step in steps])
     check_work(nodes, unifier.buffers)
+    check_scratch(unifier.buffers.values())
     check_variables(unifier.buffers.values(), job.artifact.cubin)
     return _with_digest(job, tuple(unifier.buffers.values()), nodes)
 

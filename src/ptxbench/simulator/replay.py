@@ -55,7 +55,7 @@ def execute(
     run = MachineRun(program.module, _machine_options(program, options), stop)
     try:
         memory.map_into(run, program.image)
-        fault = _replay(program, artifact, plan, memory, run)
+        fault = _replay(program, artifact, plan, memory, run, options.time_limit_s)
         report = run.report()
     finally:
         run.close()
@@ -86,10 +86,17 @@ def _machine_options(program: Program, options: RunOptions) -> MachineOptions:
 
 
 def _replay(
-    program: Program, artifact: Artifact, plan: LaunchPlan, memory: DeviceMemory, run: MachineRun
+    program: Program, artifact: Artifact, plan: LaunchPlan, memory: DeviceMemory, run: MachineRun, time_limit_s: float
 ) -> Fault | None:
+    deadline = time.monotonic() + time_limit_s
     # Nodes depend on earlier ones only, so their order in the plan is a valid one.
     for node in plan.nodes:
+        if time.monotonic() > deadline:  # the machine watches its kernels, but not copies and fills between them
+            return Fault(
+                kind=FaultKind.TIME_LIMIT,
+                message=f"the run exceeded {time_limit_s:g} s.",
+                advice="Launch less, and copy and fill less between the launches.",
+            )
         if isinstance(node, KernelNode):
             fault = _launch(program, artifact, node, memory, run)
         else:

@@ -10,6 +10,8 @@
 #include <ptxbench/ptx/tma.cuh>
 #include <ptxbench/ptx/wgmma.cuh>
 
+//[prelude
+//]
 using bf16 = __nv_bfloat16;
 
 constexpr int TILE_M = 64, TILE_N = 128, TILE_K = 64;

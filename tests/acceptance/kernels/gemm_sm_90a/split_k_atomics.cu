@@ -33,7 +33,6 @@ extern "C" int launch(const bf16* A, const bf16* B, bf16* C, int M, int N, int K
     if (int error = cudaMemsetAsync(workspace, 0, workspace_bytes(M, N, K), stream)) return error;
     float* sums = static_cast<float*>(workspace);
     gemm<<<dim3(M / TILE_M, N / TILE_N, PARTS), 128, 0, stream>>>(map_a, map_b, sums, N, K);
-    finish<<<M * (N / 512), 256, 0, stream>>>(sums, C);
-    if (N % 512) finish<<<M * (N % 512 / 128), 64, 0, stream>>>(sums + size_t(M) * (N / 512) * 512, C + size_t(M) * (N / 512) * 512);
+    finish<<<size_t(M) * N / 512, 256, 0, stream>>>(sums, C);
     return cudaGetLastError();
 }

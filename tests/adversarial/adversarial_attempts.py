@@ -1,0 +1,76 @@
+"""Attempts to fool or to break the judge, as rows of data: what differs from a base source, and what must come of it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from ptxbench.core import Outcome, Record, Target, Tier
+
+HERE = Path(__file__).parent
+TASK = "gemm_n7168_k5120"
+SEED = 20_250_117
+
+_SECTION = re.compile(r"^ *//\[(?P<name>\w+)\n(?P<text>.*?)^ *//\]\n", re.MULTILINE | re.DOTALL)
+
+
+class Attempt(Record):
+    """One candidate.
+
+    ``about`` says what it tries, as a clause. It is the file ``base`` with the sections in ``code`` replaced, followed
+    by ``tail``, or ``source`` alone; ``repeat`` times the text where a bulk is the point. ``reason`` is found in the
+    verdict's reason and ``remark`` in one of its remarks (regular expressions); ``hazards`` are kinds of findings.
+    ``hurried`` attempts use up limits, which are therefore small; ``full_sandbox`` ones differ without namespaces.
+    """
+
+    name: str
+    about: str
+    outcome: Outcome
+    reason: str
+    base: str = ""
+    code: dict[str, str] = {}
+    tail: str = ""
+    source: str = ""
+    target: Target = Target.SM_90A
+    tiers: tuple[Tier, ...] = ("small",)
+    encoding: Literal["plain", "crlf", "bom"] = "plain"
+    remark: str = ""
+    hazards: tuple[str, ...] = ()
+    hurried: bool = False
+    full_sandbox: bool = False
+    slow: bool = False
+
+    def text(self) -> str:
+        """The source as a model might have written it."""
+        text = (HERE / "bases" / self.base).read_text() if self.base else self.source
+        known = {match["name"] for match in _SECTION.finditer(text)}
+        assert set(self.code) <= known, f"{self.name}: {self.base} has no section {set(self.code) - known}"
+        return _SECTION.sub(lambda match: self.code.get(match["name"], match["text"]), text) + self.tail
+
+    def data(self) -> bytes:
+        """The bytes of its file."""
+        text = self.text()
+        if self.encoding == "crlf":
+            text = text.replace("\n", "\r\n")
+        return text.encode("utf-8-sig" if self.encoding == "bom" else "utf-8")
+
+
+class Group(Record):
+    """Attempts of a kind, with a heading and a paragraph for the page."""
+
+    title: str
+    about: str
+    attempts: tuple[Attempt, ...]
+
+
+def groups() -> tuple[Group, ...]:
+    """All attempts, in the order of the page."""
+    files = sorted((HERE / "attempts").glob("*.toml"))
+    return tuple(Group.model_validate(tomllib.loads(file.read_text())) for file in files)
+
+
+def attempts() -> tuple[Attempt, ...]:
+    """All attempts of all groups."""
+    return tuple(attempt for group in groups() for attempt in group.attempts)

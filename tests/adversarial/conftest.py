@@ -1,0 +1,85 @@
+"""The pipeline that the attempts go through, and the page that lists them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from cheats_page import Page
+
+from ptxbench.build import Limits, compile_candidate, find_toolchain
+from ptxbench.core import Artifact, Candidate, LaunchPlan, Observation, Rejection, RunOptions, Task, Workload
+from ptxbench.devices import SimulatorDevice
+from ptxbench.evaluate import LocalEvaluator
+from ptxbench.native import Cache
+from ptxbench.record import find_recorder
+from ptxbench.solutions import include_dir
+from ptxbench.tasks import get_task
+
+COMPILE_SECONDS, LAUNCH_SECONDS, RUN_SECONDS = 6.0, 2.0, 2.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-docs", action="store_true", help="write docs/cheats.md anew from the attempts that run")
+
+
+class HurriedSimulator(SimulatorDevice):
+    """The simulator with a short time limit."""
+
+    def run(self, artifact: Artifact, plan: LaunchPlan, buffers: dict[str, memoryview], options: RunOptions) -> Observation:
+        return super().run(artifact, plan, buffers, options.model_copy(update={"time_limit_s": RUN_SECONDS}))
+
+
+@dataclass(frozen=True)
+class HurriedEvaluator(LocalEvaluator):
+    """The pipeline with short time limits, for attempts that use them up."""
+
+    def compile(self, candidate: Candidate) -> Artifact | Rejection:
+        return compile_candidate(
+            candidate, get_task(candidate.task), toolchain=self.toolchain, cache=self.cache, include=self.include,
+            limits=Limits(seconds=COMPILE_SECONDS),
+        )
+
+    def record(self, artifact: Artifact, task: Task, workloads: tuple[Workload, ...]) -> tuple[LaunchPlan, ...] | Rejection:
+        plans: list[LaunchPlan] = []
+        for workload in workloads:
+            plan = self.recorder.record(artifact, task, workload.sizes, time_limit_s=LAUNCH_SECONDS)
+            if isinstance(plan, Rejection):
+                return plan
+            plans.append(plan)
+        return tuple(plans)
+
+
+@pytest.fixture(scope="session")
+def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTXBENCH_CACHE", str(shared_cache.root))
+        device, toolchain = SimulatorDevice(), find_toolchain()
+        device.prepare()
+        # Workers run beside each other, so that one replay at a time is enough for each.
+        threads = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+        yield LocalEvaluator(
+            device, toolchain, find_recorder(toolchain, shared_cache), shared_cache, include_dir(), threads=threads
+        )
+
+
+@pytest.fixture(scope="session")
+def hurried(evaluator: LocalEvaluator) -> HurriedEvaluator:
+    return HurriedEvaluator(
+        HurriedSimulator(), evaluator.toolchain, evaluator.recorder, evaluator.cache, evaluator.include,
+        threads=evaluator.threads,
+    )
+
+
+@pytest.fixture(scope="session")
+def page(request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page as it is; with ``--update-docs`` it takes the rows of the attempts that run."""
+    update = bool(request.config.getoption("--update-docs"))
+    if update and "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.exit("--update-docs writes one file: run it without -n", returncode=2)
+    found = Page(update=update)
+    yield found
+    if update:
+        found.write()
