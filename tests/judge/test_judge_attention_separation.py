@@ -19,9 +19,9 @@ INVISIBLE = {
     "output never rescaled": {"equal_logits"},
     "small weights left out": {"equal_logits"},
     "scale of 1 over D": set[str](),
-    "bf16 accumulator of O": {"large_logits", "spikes"},
+    "bf16 accumulator of O": {"large_logits", "equal_logits", "spikes"},
 }
-"""Distributions on which a cheat is exact, or hidden by the rounding of O (equal logits make every weight 1)."""
+"""Distributions on which a cheat is exact (equal logits make every weight 1), or hidden by the rounding of O."""
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -139,12 +139,13 @@ class TimingReport(Record):
 
 
 class Verdict(Record):
-    """The answer about one candidate."""
+    """The answer about one candidate. ``source_line`` is the 1-based line that the reason is about, 0 if unknown."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     outcome: Outcome
     reason: str
     advice: str = ""
+    source_line: int = 0
     task: str
     target: Target
     origin: str = ""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FENCE = re.compile(r"^[ \t>]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
-_CODE_WORDS = frozenset(("cuda", "cu", "cpp", "c++", "c", "cc", "cxx", "cuh", "h", "hpp", "ptx", "nvcc", "diff", "patch"))
+_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
+_WRAPPERS = ("markdown", "md")
 _THOUGHT = re.compile(
     r"<(?P<tag>think|thinking|thought|reasoning|scratchpad)>.*?(?:</(?P=tag)>|(?P<open>\Z))", re.DOTALL | re.IGNORECASE
 )
@@ -22,10 +22,14 @@ _NOT_CODE = re.compile(
 _LAUNCH = re.compile(r"\b(?P<type>[A-Za-z_]\w*)[\s*&]+launch\s*\([^;{}]{0,4000}\)\s*(?:noexcept\s*)?(?:->\s*\w+\s*)?\{")
 _NO_TYPES = frozenset(("return", "else", "new", "case", "throw", "goto", "do", "and", "or", "not"))
 _KERNEL = re.compile(r"\b__global__\b")
-_DIFF = re.compile(r"^(?:@@ .*@@|--- \S|\+\+\+ \S|<{5,} ?SEARCH|>{5,} ?REPLACE|\*{3} (?:Begin Patch|Update File))", re.MULTILINE)
+_DIFF = re.compile(
+    r"^(?:@@ .*@@|--- \S.*\n\+\+\+ \S|<{5,} ?SEARCH|>{5,} ?REPLACE|\*{3} (?:Begin Patch|Update File))", re.MULTILINE
+)
 _ELIDED = re.compile(
-    r"(?://|/\*)[ \t]*(?:\.{3}|…)[^\n]{0,80}\b(?:rest|existing|unchanged|same|previous|before|above|omitted|remain\w*)\b"
-    r"|(?://|/\*)[ \t]*[(\[]?(?:rest|remainder) of (?:the )?(?:code|file|kernel|source)[^\n]{0,40}\b(?:unchanged|same|before|omitted)\b",
+    r"(?://|/\*)[ \t]*(?:\.{3}|…)[^\n]{0,80}"
+    r"\b(?:rest|existing|unchanged|previous|omitted|remaining|same as|as before)\b"
+    r"|(?://|/\*)[ \t]*[(\[]?(?:the )?(?:rest|remainder) of (?:the )?(?:code|file|kernel|source)\b[^\n]{0,40}"
+    r"\b(?:unchanged|same|before|omitted)\b",
     re.IGNORECASE,
 )
 
@@ -80,19 +84,32 @@ def visible_text(reply: str) -> Visible:
 
 
 def fenced_blocks(text: str) -> Iterator[Block]:
-    """Fenced blocks in order. A fence that names a code language inside a block begins a new one: a fresh start."""
+    """Fenced blocks in order, those inside of a block of Markdown too.
+
+    A fence with one word behind it inside a block begins a new block: the model started afresh. What ends with the
+    reply counts as closed if it defines launch and its braces are balanced: then only the fence is missing.
+    """
     start, mark, info = -1, "", ""
     for match in _FENCE.finditer(text):
-        named = match["info"].strip().lower()
+        named = match["info"].strip()
         if start < 0:
             start, mark, info = match.end() + 1, match["mark"], named
         elif match["mark"][0] == mark[0] and len(match["mark"]) >= len(mark):
-            restarted = _language(named) in _CODE_WORDS
-            yield Block(text[start : match.start()], not restarted, _language(info))
+            restarted = bool(re.fullmatch(r"\S+", named))
+            yield from _unwrapped(text[start : match.start()], not restarted, info)
             start = match.end() + 1 if restarted else -1
             mark, info = match["mark"], named
     if 0 <= start <= len(text):
-        yield Block(text[start:], False, _language(info))
+        rest = Block(text[start:], closed=True)
+        yield from _unwrapped(rest.text, rest.defines_launch and _balanced(rest.text), info)
+
+
+def _unwrapped(text: str, closed: bool, info: str) -> Iterator[Block]:
+    language = re.split(r"[\s,:;{}=]+", info.strip("{}. "))[0].lstrip(".").lower()
+    if language in _WRAPPERS:
+        yield from fenced_blocks(text)
+    else:
+        yield Block(text, closed, language)
 
 
 def bare_block(text: str) -> Block | None:
@@ -122,8 +139,3 @@ _ENDS_CODE = re.compile(r"[};][ \t]*(?://[^\n]*)?$|^[ \t]*#|^[ \t]*//")
 def _balanced(text: str) -> bool:
     code = without_comments(text)
     return code.count("{") <= code.count("}")
-
-
-def _language(info: str) -> str:
-    """``cuda`` of ``cuda title=kernel.cu`` or ``{.cuda}``."""
-    return re.split(r"[\s,:;{}=]+", info.strip("{}. "))[0].lstrip(".")

@@ -95,7 +95,8 @@ def _complete(block: Block, blocks: Sequence[Block]) -> Extraction:
     if not block.defines_kernel and any(other.defines_kernel for other in blocks):
         note = f"The reply spreads the file over several blocks: launch is in one and kernels are in another. {_ASK}"
         return Extraction(outcome=ExtractionOutcome.SPLIT, source=block.text, note=note)
-    cut = not blocks[-1].closed
+    later = blocks[blocks.index(block) + 1 :]
+    cut = any(not other.closed and (other.defines_launch or other.defines_kernel) for other in later)
     note = "A later block is cut off; the last complete one was taken." if cut else ""
     return Extraction(outcome=ExtractionOutcome.FENCED, source=block.text, note=note)
 

@@ -32,7 +32,7 @@ struct Problem {
 __device__ __forceinline__ void multiply(Shared& shared, uint32_t tmem, const Problem& p, int m0, int n0, int end) {
     const uint32_t loaded = ptx::shared_address(&shared.loaded), multiplied = ptx::shared_address(&shared.multiplied);
     const uint32_t a = ptx::shared_address(shared.a), b = ptx::shared_address(shared.b);
-    constexpr uint32_t instruction = ptx::tcgen05_instruction_bf16(TILE_M, TILE_N);
+    constexpr uint32_t instruction = ptx::tcgen05_instruction_bf16<TILE_M, TILE_N>();
     for (int k = 0; k < end; ++k) {
         ptx::mbarrier_arrive_expect_tx(loaded, sizeof(shared.a) + sizeof(shared.b));
         ptx::tma_load_2d(a, p.map_a, loaded, k * TILE_K, m0);

@@ -23,7 +23,7 @@ __device__ __forceinline__ float exp2_cubic(float x) {
     return __int_as_float(__float_as_int(cubic) + (static_cast<int>(whole) << 23));
 }
 
-__device__ __forceinline__ float exp2(float x) { return POLYNOMIAL ? exp2_cubic(x) : ptx::exp2_approx(x); }
+__device__ __forceinline__ float power_of_two(float x) { return POLYNOMIAL ? exp2_cubic(x) : ptx::exp2_approx(x); }
 
 __global__ void __launch_bounds__(256, 1)
 attention(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUtensorMap map_k,
@@ -76,7 +76,7 @@ attention(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUt
         }
 #pragma unroll
         for (int i = 0; i < TILE_KV / 2; ++i) {
-            s[i] = exp2(fmaf(s[i], SCALE, -top[i / 2 % 2]));
+            s[i] = power_of_two(fmaf(s[i], SCALE, -top[i / 2 % 2]));
             sum[i / 2 % 2] += s[i];
         }
         uint32_t p[TILE_KV / 16][4];
