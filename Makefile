@@ -12,7 +12,7 @@ quickstart: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/pyright
-	$(BIN)/pytest -n auto --dist loadgroup
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadgroup
 
 benchmark: $(VENV)/.ready
 	$(BIN)/python -m benchmarks --out results/cpu/benchmarks.json --page docs/benchmarks.md

@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluate": {"core", "tasks", "build", "record", "devices", "judge", "store", "native"},
     "solutions": {"core"},
     "report": {"core", "stats", "tasks", "store"},
+    "prompts": {"core", "tasks"},
 }
 
 

@@ -62,7 +62,7 @@ def test_a_file_that_is_no_source(
     ("arguments", "says"),
     [
         (["eval"], "Missing argument"),
-        (["eval", "KERNEL", "--task", "gemm", "--target", "sm_90a"], "did you mean gemm_n7168_k5120"),
+        (["eval", "KERNEL", "--task", "gemm", "--target", "sm_90a"], "unknown task 'gemm'; did you mean gemm_"),
         (["eval", "KERNEL", *OTHER, "--target", "sm_80"], "--target takes sm_90a or sm_100a"),
         (["eval", "KERNEL", *GEMM, "--device", "tpu"], "--device takes sim, cuda or auto"),
         (["eval", "KERNEL", *GEMM, "--device", "cuda"], "use --device sim"),

@@ -71,8 +71,8 @@ def _conclusions(runs: Sequence[Run]) -> Iterator[str]:
     if words := _apart(runs, lambda run: (run.place, run.workload.distribution), lambda run: run.workload.schedule):
         yield (
             f"right or wrong by the order in which asynchronous work completes (wrong with {words}): a race. Something "
-            "is read before it was waited for, or overwritten before it had been read. (Late: it takes effect only when "
-            "something waits for it; reversed: blocks and warps run in the opposite order)"
+            "is read before it was waited for, or overwritten before it had been read. (Late: it takes effect only "
+            "when something waits for it; reversed: blocks and warps run in the opposite order)"
         )
         return
     if words := _apart(runs, lambda run: run.place, lambda run: inputs_in_words(run.workload.distribution)):

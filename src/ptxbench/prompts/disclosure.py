@@ -25,11 +25,12 @@ _INPUTS = {
     "equal_logits": "inputs with equal scores",
 }
 
-# A number that stands by itself, or one in a phrase whose numbers come from a fixed list and not from the sizes.
+# A number that stands by itself, or one in a phrase whose numbers come from a short fixed list and not from the sizes.
 _NUMBER = re.compile(
-    r"(?P<kept>of every \d+|\(one whole \d+x\d+ tile\)|diagonal \d+x\d+ blocks|shifted by [+-]\d+|tiles of \d+ keys"
-    r"|the 16 rows of warp \d of|2\^x|1/√?D|kernel\.cu:\d+|line \d+|at most 10%|at least 95%|95% is needed)"
-    r"|(?<![\w%$.])[-+]?(?:0x[0-9a-f]+|\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w])%?",
+    r"(?P<kept>of every \d+|\(one whole (?:8|16|32|64|128|256)x(?:8|16|32|64|128|256) tile\)|diagonal 128x128 blocks"
+    r"|shifted by [+-]\d+|tiles of \d+ keys|the 16 rows of warp \d of|2\^x|1/√?D"
+    r"|at (?:most|least) \d\d% |\d\d% is needed)"
+    r"|(?<!\w)[-+]?(?:0x[0-9a-f]+|\d+(?:x\d+)+|\d+(?:,\d+)*(?:\.\d+)?(?:e[-+]?\d+)?)(?!\w)%?",
     re.IGNORECASE,
 )
 

@@ -16,6 +16,7 @@ from ptxbench.prompts.tokens import estimate_tokens
 MIN_TOKENS = 100
 """The least budget in which a verdict can be told."""
 
+_LEFT_OUT = "\n(more is left out)\n"
 _WIDTH = 160
 _SHOWN = 12
 """Entries of a section that are shown at most."""
@@ -138,36 +139,31 @@ def _hazard_lines(hazards: Iterable[Hazard], listing: Listing, disclosure: Discl
 
 
 def _fitted(sections: Sequence[Section], max_tokens: int) -> str:
-    """The sections as text: whole entries, as many as fit; of the very first, its beginning if it does not fit."""
+    """The sections as text; where that is too long, whole entries from the start, and a note that some are missing."""
+    parts = [part for section in sections for part in _entries(section, first=section is sections[0])]
+    text = "".join(parts)
+    if estimate_tokens(text) <= max_tokens:
+        return text
+    room = max_tokens - estimate_tokens(_LEFT_OUT)
     text = ""
-    for section in sections:
-        head = f"\n## {section.title}\n" if text else f"## {section.title}\n"
-        shown = _fitting(section.lines[:_SHOWN], text + head, max_tokens)
-        if not shown:
-            return text or _beginning(f"{head}- {section.lines[0]}", max_tokens)
-        text += head + "".join(shown)
-        left = f"- ({len(section.lines) - len(shown)} more left out)\n"
-        if len(shown) < len(section.lines) and _fits(text + left, max_tokens):
-            text += left
-    return text
-
-
-def _fitting(lines: Iterable[str], before: str, max_tokens: int) -> list[str]:
-    """Entries that fit behind ``before``, up to the first that does not."""
-    shown: list[str] = []
-    for line in lines:
-        before += f"- {line}\n"
-        if not _fits(before, max_tokens):
+    for part in parts:
+        if estimate_tokens(text + part) > room:
             break
-        shown.append(f"- {line}\n")
-    return shown
+        text += part
+    return (text or _beginning(parts[0], room)) + _LEFT_OUT
 
 
-def _beginning(text: str, max_tokens: int) -> str:
-    while not _fits(f"{text}…\n", max_tokens):
+def _entries(section: Section, *, first: bool) -> Iterable[str]:
+    """A section in pieces that are not divided: the title stays with the first entry."""
+    head = f"## {section.title}\n" if first else f"\n## {section.title}\n"
+    for line in section.lines[:_SHOWN]:
+        yield f"{head}- {line}\n"
+        head = ""
+    if len(section.lines) > _SHOWN:
+        yield f"- ({len(section.lines) - _SHOWN} more left out)\n"
+
+
+def _beginning(text: str, room: int) -> str:
+    while estimate_tokens(text) > room:
         text = text[: len(text) * 9 // 10]
-    return f"{text}…\n"
-
-
-def _fits(text: str, max_tokens: int) -> bool:
-    return estimate_tokens(text) <= max_tokens
+    return text

@@ -62,5 +62,5 @@ def _share(name: str, family: FamilyReport, *, shown: bool) -> str:
         tensors = "outputs" if name == "tma_store" else "inputs"
         return f", moved {family.carried:.2f} times the bytes of the {tensors}" if shown else ""
     if not shown:
-        return ", carried enough of the task's FLOPs" if family.carried >= 0.95 else ", carried less than the 95% needed"
+        return ", carried enough of the task's FLOPs" if family.carried >= 0.95 else ", carried less than 95% of them"
     return f", carried {family.carried:.1%} of the task's FLOPs on operands of its type (95% is needed)"

@@ -118,6 +118,18 @@ std::vector<i32> rows_of_matrix_products(const Kernel& kernel) {
   return {rows.begin(), rows.end()};
 }
 
+// Moves between registers of products, and of constants into them, have rules of their own.
+void mark_moves_of_products(Kernel& kernel) {
+  std::vector<bool> constant(kernel.rows);
+  for (const Constant& value : kernel.constants) constant[size_t(value.slot)] = true;
+  const Handler plain = find_handler("mov.b32"), ours = find_handler("wgmma.move");
+  const auto of_product = [&](i32 slot) { return slot >= 0 && kernel.wgmma_row_index[size_t(slot)] >= 0; };
+  for (Insn& insn : kernel.code)
+    if (insn.handler == plain && of_product(insn.ops[0].slot) &&
+        (of_product(insn.ops[1].slot) || constant[size_t(insn.ops[1].slot)]))
+      insn.handler = ours;
+}
+
 Kernel read_kernel(Reader& in, u32 index) {
   Kernel kernel;
   kernel.index = index;
@@ -146,6 +158,7 @@ Kernel read_kernel(Reader& in, u32 index) {
   kernel.wgmma_rows = rows_of_matrix_products(kernel);
   kernel.wgmma_row_index.assign(kernel.rows, -1);
   for (size_t i = 0; i < kernel.wgmma_rows.size(); ++i) kernel.wgmma_row_index[size_t(kernel.wgmma_rows[i])] = i32(i);
+  mark_moves_of_products(kernel);
   return kernel;
 }
 

@@ -3,6 +3,7 @@
 // wgmma.mma: operands = accumulators, A (4 registers or a descriptor), B descriptor, scale-d predicate;
 //            attributes = n, element of A, element of B, f16 accumulators, A in registers, negate A, negate B,
 //            A is MN-major, B is MN-major
+// wgmma.move: operands = register, register or constant: a mov between registers that products use
 #include "wgmma.hpp"
 
 #include <algorithm>
@@ -96,32 +97,50 @@ void copy_out(Warp& warp, const Insn& insn, u32 count, u32* to) {
   for (u32 i = 0; i < count; ++i) std::memcpy(to + i * kLanes, warp.row(insn.ops[i].slot), kLanes * 4);
 }
 
-// Writes accumulators back; what a product left in its registers counts as fenced.
-void copy_in(Warp& warp, const Insn& insn, u32 count, const u32* from) {
-  const auto& index = warp.launch->kernel->wgmma_row_index;
+// What the last fence saw in a register, or null before the first fence.
+u32* fenced_row(Warp& warp, i32 slot) {
   auto& fenced = warp.wgmma->fenced_rows;
-  for (u32 i = 0; i < count; ++i) {
-    const i32 slot = insn.ops[i].slot;
-    std::memcpy(warp.row(slot), from + i * kLanes, kLanes * 4);
-    if (!fenced.empty()) std::memcpy(&fenced[size_t(index[size_t(slot)]) * kLanes], from + i * kLanes, kLanes * 4);
+  return fenced.empty() ? nullptr : &fenced[size_t(warp.launch->kernel->wgmma_row_index[size_t(slot)]) * kLanes];
+}
+
+// Writes a row of results to its register; what a product leaves there counts as fenced.
+void write_result(Warp& warp, i32 slot, const u32* from) {
+  std::memcpy(warp.row(slot), from, kLanes * 4);
+  if (u32* fenced = fenced_row(warp, slot)) std::memcpy(fenced, from, kLanes * 4);
+}
+
+// The accumulator in flight that the registers of `insn` name, or null. From now on these are its only names.
+WgmmaAccumulator* find_in_flight(WgmmaState& state, const Insn& insn, u32 count) {
+  for (WgmmaAccumulator& accumulator : state.in_flight) {
+    const auto& moved_to = accumulator.moved_to;
+    const auto names = [&](u32 i) {
+      const i32 slot = insn.ops[i].slot;
+      return accumulator.slots[i] == slot ||
+             std::find(moved_to.begin(), moved_to.end(), std::pair(slot, i)) != moved_to.end();
+    };
+    u32 i = 0;
+    while (i < count && accumulator.slots.size() == count && names(i)) ++i;
+    if (i < count) continue;
+    for (i = 0; i < count; ++i) accumulator.slots[i] = insn.ops[i].slot;
+    accumulator.moved_to.clear();
+    return &accumulator;
   }
+  return nullptr;
 }
 
 // Registers of the product that changed since the last wgmma.fence other than by a product.
-void check_fence(const Place& place, const Form& form, bool accumulate) {
+void check_fence(const Place& place, const Form& form, bool accumulates_on_registers) {
   Warp& warp = *place.warp;
-  const WgmmaState& state = *warp.wgmma;
-  if (!state.fenced) {
+  if (!warp.wgmma->fenced) {
     warp.run->hazard(HazardKind::kMissingWgmmaFence, place,
                      [] { return "is the first product of the warp and no wgmma.fence precedes it"; });
     return;
   }
-  const auto& index = warp.launch->kernel->wgmma_row_index;
-  const u32 first = accumulate && !state.in_flight.contains(place.insn->ops[0].slot) ? 0 : form.accumulators;
+  const u32 first = accumulates_on_registers ? 0 : form.accumulators;
   const u32 last = form.accumulators + (form.a_in_registers ? 4 : 0);
   for (u32 i = first; i < last; ++i) {
     const i32 slot = place.insn->ops[i].slot;
-    if (!std::memcmp(warp.row(slot), &state.fenced_rows[size_t(index[size_t(slot)]) * kLanes], kLanes * 4)) continue;
+    if (!std::memcmp(warp.row(slot), fenced_row(warp, slot), kLanes * 4)) continue;
     warp.run->hazard(HazardKind::kMissingWgmmaFence, place, [&] {
       return std::string(i < form.accumulators ? "accumulates onto registers" : "reads A from registers") +
              " that were written after the last wgmma.fence";
@@ -150,23 +169,29 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   }
   product.b_descriptor = warp.row64(insn.ops[next].slot)[0];
   product.accumulate = warp.pred(insn.ops[next + 1]) & 1;
-  check_fence(place, form, product.accumulate);
+  product.accumulator = find_in_flight(state, insn, form.accumulators);
+  check_fence(place, form, product.accumulate && !product.accumulator);
   product.number = state.issued++;
   Site& site = warp.run->site(place);
   site.flops += form.flops();
   site.dtype = name_of(form.a);
   if (warp.run->late(Deferred::kProduct)) {
-    WgmmaAccumulator& accumulator = state.in_flight[insn.ops[0].slot];
-    if (!accumulator.products++) {
+    if (!product.accumulator) {
+      WgmmaAccumulator& accumulator = state.in_flight.emplace_back();
       accumulator.rows.resize(form.accumulators * kLanes);
       copy_out(warp, insn, form.accumulators, accumulator.rows.data());
-      for (u32 i = 0; i < form.accumulators; ++i) std::fill_n(warp.row(insn.ops[i].slot), kLanes, kPoison);
+      for (u32 i = 0; i < form.accumulators; ++i) {
+        accumulator.slots.push_back(insn.ops[i].slot);
+        std::fill_n(warp.row(insn.ops[i].slot), kLanes, kPoison);
+      }
+      product.accumulator = &accumulator;
     }
+    ++product.accumulator->products;
   } else {
     alignas(64) u32 rows[kMaxColumns / 2 * kLanes];
     copy_out(warp, insn, form.accumulators, rows);
     compute(product, rows);
-    copy_in(warp, insn, form.accumulators, rows);
+    for (u32 i = 0; i < form.accumulators; ++i) write_result(warp, insn.ops[i].slot, rows + i * kLanes);
     product.done = true;
   }
   state.open.push_back(std::move(product));
@@ -208,9 +233,9 @@ const Warp* missing_partner(const Warp& warp, u64 products) {
   return nullptr;
 }
 
-void compute_in_flight(WgmmaState& state, WgmmaProduct& product) {
+void compute_in_flight(WgmmaProduct& product) {
   if (product.done) return;
-  compute(product, state.in_flight.at(product.place.insn->ops[0].slot).rows.data());
+  compute(product, product.accumulator->rows.data());
   product.done = true;
 }
 
@@ -225,9 +250,9 @@ void complete_for_group(Warp& warp, u64 products) {
   for_group(warp, [&](WgmmaState& state) {
     for (auto& group : state.groups)
       for (WgmmaProduct& product : group)
-        if (product.number < products) compute_in_flight(state, product);
+        if (product.number < products) compute_in_flight(product);
     for (WgmmaProduct& product : state.open)
-      if (product.number < products) compute_in_flight(state, product);
+      if (product.number < products) compute_in_flight(product);
     state.completed = std::max(state.completed, products);
   });
 }
@@ -244,13 +269,61 @@ bool is_complete(Warp& warp, const Insn& insn, u64 products) {
   return warp.wgmma->completed >= products;
 }
 
-// Gives a completed product's result to the registers, unless later products accumulate onto it.
+bool holds_poison(const u32* row) {
+  return std::all_of(row, row + kLanes, [](u32 word) { return word == kPoison; });
+}
+
+// Gives a completed product's result to the registers, unless later products accumulate onto it. A register that was
+// moved from may have got another value meanwhile.
 void retire(Warp& warp, const WgmmaProduct& product) {
-  WgmmaState& state = *warp.wgmma;
-  const auto found = state.in_flight.find(product.place.insn->ops[0].slot);
-  if (found == state.in_flight.end() || --found->second.products) return;
-  copy_in(warp, *product.place.insn, Form(*product.place.insn).accumulators, found->second.rows.data());
-  state.in_flight.erase(found);
+  WgmmaAccumulator* accumulator = product.accumulator;
+  if (!accumulator || --accumulator->products) return;
+  const u32* rows = accumulator->rows.data();
+  for (size_t i = 0; i < accumulator->slots.size(); ++i) write_result(warp, accumulator->slots[i], rows + i * kLanes);
+  for (const auto& [slot, i] : accumulator->moved_to)
+    if (holds_poison(warp.row(slot))) write_result(warp, slot, rows + size_t(i) * kLanes);
+  warp.wgmma->in_flight.remove_if([&](const WgmmaAccumulator& other) { return &other == accumulator; });
+}
+
+// Lets `to` name the row of an accumulator in flight that `from` names, if it does.
+bool rename(WgmmaState& state, i32 from, i32 to) {
+  for (WgmmaAccumulator& accumulator : state.in_flight) {
+    auto& slots = accumulator.slots;
+    auto& moved_to = accumulator.moved_to;
+    auto row = u32(std::find(slots.begin(), slots.end(), from) - slots.begin());
+    if (row < slots.size()) {
+      moved_to.emplace_back(from, row);
+    } else {
+      const auto found = std::find_if(moved_to.begin(), moved_to.end(), [&](auto& name) { return name.first == from; });
+      if (found == moved_to.end()) continue;
+      row = found->second;
+    }
+    std::erase_if(moved_to, [&](auto& name) { return name.first == to; });
+    slots[row] = to;
+    return true;
+  }
+  return false;
+}
+
+// The compiler moves accumulators and puts constants into them where it likes, also between a fence and the products and
+// while products run; ptxas renames the registers or adds what is missing. So a move is no access: an accumulator in
+// flight gets another name, and what was fenced before the move is fenced after it.
+Step move(Warp& warp, const Insn& insn, u32 mask) {
+  const i32 to = insn.ops[0].slot, from = insn.ops[1].slot;
+  u32 *target = warp.row(to), *source = warp.row(from);
+  if (warp.wgmma && mask == kFullMask && rename(*warp.wgmma, from, to)) {
+    std::fill_n(target, kLanes, kPoison);
+    return Step::kNext;
+  }
+  for_lanes(mask, [&](u32 lane) { target[lane] = source[lane]; });
+  u32* fenced = warp.wgmma ? fenced_row(warp, to) : nullptr;
+  if (!fenced) return Step::kNext;
+  const bool constant = warp.launch->kernel->wgmma_row_index[size_t(from)] < 0;
+  const u32* fenced_source = constant ? source : fenced_row(warp, from);
+  for_lanes(mask, [&](u32 lane) {
+    if (source[lane] == fenced_source[lane]) fenced[lane] = source[lane];
+  });
+  return Step::kNext;
 }
 
 // wait_group: attribute = groups that may stay pending.
@@ -273,7 +346,8 @@ std::string describe_wait(Warp& warp, const Insn& insn, u32) {
 }
 
 constexpr NamedHandler kTable[] = {
-    {"wgmma.mma", mma}, {"wgmma.fence", fence}, {"wgmma.commit", commit}, {"wgmma.wait", wait}};
+    {"wgmma.mma", mma},   {"wgmma.fence", fence}, {"wgmma.commit", commit},
+    {"wgmma.wait", wait}, {"wgmma.move", move}};
 constexpr Waiter kWaiters[] = {{wait, describe_wait}};
 
 }  // namespace

@@ -1,12 +1,22 @@
 // The state of a warp's asynchronous warpgroup products.
 #pragma once
 #include <deque>
-#include <map>
+#include <list>
+#include <utility>
 #include <vector>
 
 #include "machine.hpp"
 
 namespace ptx {
+
+// Accumulators of products that are in flight in a late schedule; the registers hold poison meanwhile. A move of such a
+// register gives its place in the accumulator another name.
+struct WgmmaAccumulator {
+  std::vector<u32> rows;
+  std::vector<i32> slots;                     // the register of every row
+  std::vector<std::pair<i32, u32>> moved_to;  // further registers, with the number of the row
+  u32 products = 0;
+};
 
 struct WgmmaProduct {
   Place place;
@@ -15,21 +25,16 @@ struct WgmmaProduct {
   bool accumulate = true;
   u64 number = 0;     // in the warp's order of issue
   bool done = false;  // computed; the registers get the result when the warp waits
-};
-
-// Accumulators of products that are in flight in a late schedule; the registers hold poison meanwhile.
-struct WgmmaAccumulator {
-  std::vector<u32> rows;
-  u32 products = 0;
+  WgmmaAccumulator* accumulator = nullptr;  // in a late schedule
 };
 
 struct WgmmaState {
   std::vector<WgmmaProduct> open;
   std::deque<std::vector<WgmmaProduct>> groups;
-  std::map<i32, WgmmaAccumulator> in_flight;  // by first accumulator row
-  u64 issued = 0;                             // products
-  u64 completed = 0;                          // products known to be complete for the whole warpgroup
-  u64 requested = 0;                          // products that a late schedule has been asked to complete
+  std::list<WgmmaAccumulator> in_flight;
+  u64 issued = 0;     // products
+  u64 completed = 0;  // products known to be complete for the whole warpgroup
+  u64 requested = 0;  // products that a late schedule has been asked to complete
   bool fenced = false;
   std::vector<u32> fenced_rows;  // contents of the kernel's wgmma rows at the last fence, or as products left them
 };

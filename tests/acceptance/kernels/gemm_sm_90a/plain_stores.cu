@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(128) gemm(const bf16* A, const bf16* B, bf16* 
     for (int k = 0; k < steps; ++k) {
         put(a[k % 2], held_a);
         put(b[k % 2], held_b);
-        ptx::fence_proxy_async_shared();
         __syncthreads();
+        ptx::fence_proxy_async_shared();  // by the readers, behind the barrier: as good as by the writers before it
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < TILE_K / 16; ++step)

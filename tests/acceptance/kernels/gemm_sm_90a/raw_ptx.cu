@@ -78,19 +78,15 @@ __global__ void gemm(const __grid_constant__ CUtensorMap map_a, const __grid_con
     if (threadIdx.x == 0) {
         asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
                      :: "l"(&map_c), "r"(blockIdx.x * TILE_N), "r"(blockIdx.y * TILE_M), "r"(sc) : "memory");
-        asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;" ::: "memory");
+        asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
     }
 }
 
 static int encode(CUtensorMap* map, const void* base, int rows, int columns, int box_rows, int box_columns,
                   CUtensorMapSwizzle swizzle) {
-    static void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    if (!entry)
-        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found)) return 1;
     cuuint64_t dims[2] = {(cuuint64_t)columns, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)columns * 2};
     cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows}, steps[2] = {1, 1};
-    return ((decltype(&cuTensorMapEncodeTiled))entry)(
+    return cuTensorMapEncodeTiled(
         map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)base, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
         swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }

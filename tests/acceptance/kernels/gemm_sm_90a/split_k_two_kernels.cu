@@ -1,4 +1,4 @@
-// Split-K through partial sums in the workspace and a second kernel that adds them. The second is launched early
+// Split-K through partial sums in memory of the stream's own pool and a second kernel that adds them. The second is launched early
 // (programmatic stream serialization) and waits with griddepcontrol.
 #include "parts/common.cuh"
 #include "parts/hopper.cuh"
@@ -31,13 +31,12 @@ __global__ void add(const float* partials, bf16* C, size_t count) {
     *reinterpret_cast<uint2*>(C + i) = {pack(sum.x, sum.y), pack(sum.z, sum.w)};
 }
 
-extern "C" size_t workspace_bytes(int M, int N, int K) { return size_t(PARTS) * M * N * sizeof(float); }
-
 extern "C" int launch(const bf16* A, const bf16* B, bf16* C, int M, int N, int K, void* workspace, cudaStream_t stream) {
     CUtensorMap map_a, map_b;
     if (int error = encode(&map_a, A, M, K, TILE_M)) return error;
     if (int error = encode(&map_b, B, N, K, TILE_N)) return error;
-    float* partials = static_cast<float*>(workspace);
+    float* partials;
+    if (int error = cudaMallocAsync(&partials, size_t(PARTS) * M * N * sizeof(float), stream)) return error;
     partial_gemm<<<dim3(M / TILE_M, N / TILE_N, PARTS), 128, 0, stream>>>(map_a, map_b, partials, M, N, K);
 
     const size_t count = size_t(M) * N;
@@ -50,5 +49,6 @@ extern "C" int launch(const bf16* A, const bf16* B, bf16* C, int M, int N, int K
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, add, static_cast<const float*>(partials), C, count);
+    if (int error = cudaLaunchKernelEx(&config, add, static_cast<const float*>(partials), C, count)) return error;
+    return cudaFreeAsync(partials, stream);
 }
