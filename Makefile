@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 REQUIREMENTS := requirements/build.txt requirements/dev.txt
 
-.PHONY: quickstart test lint benchmark requirements clean
+.PHONY: quickstart test test-all benchmark requirements clean
 
 quickstart: $(VENV)/.ready
 	$(BIN)/ptxbench quickstart
@@ -13,6 +13,10 @@ test: $(VENV)/.ready
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/pyright
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadgroup
+
+# Also what takes minutes: many seeds, every attempt, every schedule.
+test-all: $(VENV)/.ready
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadgroup -m ""
 
 benchmark: $(VENV)/.ready
 	$(BIN)/python -m benchmarks --out results/cpu/benchmarks.json --page docs/benchmarks.md

@@ -25,7 +25,6 @@ def commands_of(page: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_work(page: Path, tmp_path: Path, shared_cache: Cache) -> None:
     environment = os.environ | {

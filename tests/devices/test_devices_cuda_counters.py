@@ -59,7 +59,8 @@ def test_an_address_of_another_binary_is_a_device_error() -> None:
     ("HFMA2.MMA", "R5, -RZ, RZ, 0, 5.9604644775390625e-08", 2, 64, 0),
     ("HFMA2.BF16_V2", "R5, R6, R7, R8", 2, 64, 256),
     ("UTMALDG.2D", "[UR8], [UR4]", 1, 1, 0),
-    ("IMAD", "R1, R2, R3, R4", 2, 64, 0),
+    ("IMAD", "R1, R2, R3, R4", 2, 64, 128),
+    ("IMAD.MOV.U32", "R1, RZ, RZ, R4", 2, 64, 0),
 ])
 def test_flops_come_from_the_opcode(opcode: str, operands: str, warps: int, threads: int, flops: int) -> None:
     one = SassInstruction(offset=0, opcode=opcode, operands=operands)
