@@ -121,6 +121,13 @@ def test_parts_follow_target_operation_and_options() -> None:
     assert not {"attention_forward", "multicast"} & set(causal)
 
 
+def test_parts_of_a_group_have_an_order() -> None:
+    assert names(prompt(condition="docs")) == [
+        "system", "statement", "data_sheet", "mbarrier", "tma", "wgmma", "async_proxy", "clusters", "setmaxnreg",
+        "epilogue", "answer",
+    ]  # fmt: skip
+
+
 def test_a_part_or_a_group_can_be_left_out() -> None:
     docs = set(names(prompt(condition="docs")))
     assert docs - set(names(prompt(condition="docs", without=["sheet"]))) == {"data_sheet"}

@@ -44,6 +44,7 @@ class Launch:
     block: tuple[int, int, int] = (32, 1, 1)
     cluster: tuple[int, int, int] = (1, 1, 1)
     shared: int = 0
+    cooperative: bool = False
 
 
 def run(
@@ -90,6 +91,7 @@ def node_of(launch: Launch) -> KernelNode:
     return KernelNode(
         kernel=launch.kernel, grid=launch.grid, block=launch.block, cluster=launch.cluster,
         dynamic_shared=launch.shared, parameters=Block(data=bytes(data), patches=tuple(patches)),
+        cooperative=launch.cooperative,
     )  # fmt: skip
 
 

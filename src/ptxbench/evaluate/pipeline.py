@@ -12,6 +12,7 @@ from ptxbench.core import (
     Candidate,
     Device,
     LaunchPlan,
+    Outcome,
     Progress,
     Rejection,
     Task,
@@ -116,6 +117,12 @@ class LocalEvaluator:
         for workload in workloads:
             plan = self.recorder.record(artifact, task, workload.sizes)
             if isinstance(plan, Rejection):
-                return plan
+                return at_sizes(plan, workload) if plans or plan.outcome is Outcome.LAUNCH_ERROR else plan
             plans.append(plan)
         return tuple(plans)
+
+
+def at_sizes(rejection: Rejection, workload: Workload) -> Rejection:
+    """The rejection with the sizes that it came at, for refusals that depend on them."""
+    sizes = ", ".join(f"{name}={value}" for name, value in workload.sizes.items())
+    return rejection.model_copy(update={"reason": f"{rejection.reason.rstrip('.')} (at {sizes})."})

@@ -37,6 +37,7 @@ def decide(evidence: Evidence) -> Verdict:
         outcome=found.outcome,
         reason=found.reason,
         advice=found.advice,
+        source_line=found.source_line,
         task=evidence.task.name,
         target=evidence.candidate.target,
         origin=evidence.candidate.origin,

@@ -35,13 +35,15 @@ ENVIRONMENT = Environment(
 class Part(Record):
     """One document. It applies to ``targets`` and ``operations`` (all if empty) with all of ``options`` switched on.
 
-    ``version`` grows with every change of the text. ``role`` says whose message it belongs to.
+    ``version`` grows with every change of the text. ``order`` is its place among the parts of its group, ``role`` says
+    whose message it belongs to.
     """
 
     name: str
     group: str
     title: str
     version: int
+    order: int = 0
     role: Literal["system", "user"] = "user"
     targets: tuple[Target, ...] = ()
     operations: tuple[str, ...] = ()
@@ -62,16 +64,15 @@ class Part(Record):
 
 
 def load_parts() -> dict[str, Part]:
-    """Every part by name, sorted by group and name. A name that two files share is a `ValueError`."""
+    """Every part by name, sorted by group, order and name. A name that two files share is a `ValueError`."""
     folder = resources.files("ptxbench.prompts") / "parts"
-    groups = sorted((g for g in folder.iterdir() if g.is_dir()), key=lambda group: group.name)
+    groups = [group for group in folder.iterdir() if group.is_dir()]
+    found = [_read(file, group.name) for group in groups for file in group.iterdir() if file.name.endswith(".md")]
     parts: dict[str, Part] = {}
-    for group in groups:
-        for file in sorted((f for f in group.iterdir() if f.name.endswith(".md")), key=lambda file: file.name):
-            part = _read(file, group.name)
-            if part.name in parts:
-                raise ValueError(f"two parts have the name '{part.name}'")
-            parts[part.name] = part
+    for part in sorted(found, key=lambda part: (part.group, part.order, part.name)):
+        if part.name in parts:
+            raise ValueError(f"two parts have the name '{part.name}'")
+        parts[part.name] = part
     return parts
 
 

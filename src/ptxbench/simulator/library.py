@@ -48,6 +48,7 @@ class MachineLaunch(ctypes.Structure):
         ("dynamic_shared", ctypes.c_uint32),
         ("registers", ctypes.c_uint32),
         ("resident_clusters", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
     ]
 
 

@@ -124,6 +124,7 @@ def _launch(
         dynamic_shared=node.dynamic_shared,
         registers=facts.registers if _moves_registers(artifact, node.kernel) else 0,
         resident_clusters=resident_clusters(node, facts, sheet),
+        cooperative=node.cooperative,
     )
     parameters = memory.fill(node.parameters, max(program.kernel(index).param_bytes, 1))
     found = _interruptible(lambda: run.launch(launch, parameters), run)

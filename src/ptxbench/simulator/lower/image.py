@@ -47,7 +47,7 @@ SPECIAL_REGISTERS: tuple[str, ...] = (
     "cluster_ctaid.x", "cluster_ctaid.y", "cluster_ctaid.z", "cluster_nctaid.x", "cluster_nctaid.y", "cluster_nctaid.z",
     "cluster_ctarank", "cluster_nctarank", "is_explicit_cluster",
     "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge",
-    "dynamic_smem_size", "total_smem_size", "aggr_smem_size",
+    "dynamic_smem_size", "total_smem_size", "aggr_smem_size", "envreg1", "envreg2",
 )  # fmt: skip
 
 

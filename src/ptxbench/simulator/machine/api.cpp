@@ -39,7 +39,7 @@ struct PtxOptions {
 };
 
 struct PtxLaunch {
-  u32 kernel, grid[3], block[3], cluster[3], dynamic_shared, registers, resident_clusters;
+  u32 kernel, grid[3], block[3], cluster[3], dynamic_shared, registers, resident_clusters, cooperative;
 };
 
 void ptx_free_text(char* text) { delete[] text; }
@@ -93,9 +93,14 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
                 {how->cluster[0], how->cluster[1], how->cluster[2]},
                 how->dynamic_shared,
                 how->registers,
-                &run.sites[how->kernel]};
+                &run.sites[how->kernel],
+                how->cooperative != 0};
   if (kernel.param_bytes)
     run.memory.add({kParameterWindow, kernel.param_bytes, parameters, false, "the kernel parameters"});
+  u32 grid_workspace[16] = {};
+  if (launch.cooperative)
+    run.memory.add({kGridWorkspace, sizeof grid_workspace, reinterpret_cast<u8*>(grid_workspace), true,
+                    "the workspace of the cooperative grid"});
   int faulted = 0;
   try {
     run_launch(run, launch, how->resident_clusters);
@@ -111,6 +116,7 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
     faulted = 2;
   }
   run.memory.remove(kParameterWindow);
+  run.memory.remove(kGridWorkspace);
   return faulted;
 }
 

@@ -50,6 +50,8 @@ enum Special : u64 {
   kDynamicSmemSize,
   kTotalSmemSize,
   kAggrSmemSize,
+  kEnvreg1,
+  kEnvreg2,
 };
 
 u32 part(const Dim3& dims, u64 axis) { return axis == 0 ? dims.x : axis == 1 ? dims.y : dims.z; }
@@ -105,6 +107,10 @@ u64 special(const Warp& warp, u64 which, u32 lane) {
     case kDynamicSmemSize: return launch.dynamic_shared;
     case kTotalSmemSize: return shared;
     case kAggrSmemSize: return shared + kReservedShared;
+    // Where grids synchronise, high and low half of the address; cooperative groups of CUDA 13 take a 0 for a launch
+    // that is not cooperative.
+    case kEnvreg1: return launch.cooperative ? kGridWorkspace >> 32 : 0;
+    case kEnvreg2: return launch.cooperative ? u32(kGridWorkspace) : 0;
     default: return 0;
   }
 }

@@ -237,6 +237,7 @@ struct Launch {
   u32 dynamic_shared;
   u32 registers;  // a thread at the start, 0 if setmaxnreg has no effect
   std::vector<Site>* sites;
+  bool cooperative;
   u32 threads() const { return u32(block.count()); }
   u32 warps_per_cta() const { return (threads() + kLanes - 1) / kLanes; }
   u32 ctas_per_cluster() const { return u32(cluster.count()); }

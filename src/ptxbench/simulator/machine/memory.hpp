@@ -15,6 +15,7 @@ struct Cta;
 constexpr u64 kSharedWindow = u64(0x100) << 32;
 constexpr u64 kLocalWindow = u64(0x200) << 32;
 constexpr u64 kParameterWindow = u64(0x300) << 32;
+constexpr u64 kGridWorkspace = u64(0x400) << 32;  // of a cooperative launch
 constexpr u64 kGlobalStart = u64(0x7000) << 32;
 constexpr u32 kGuardBytes = 64 * 1024;
 
