@@ -1,4 +1,4 @@
-"""Attempts to fool or to break the judge, as rows of data: what differs from a base source, and what must come of it."""
+"""Attempts to fool or to break the judge, as rows of data: how each differs from a base source, and what must come."""
 
 from __future__ import annotations
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
 import pytest
 from cheats_page import Page
 
 from ptxbench.build import Limits, compile_candidate, find_toolchain
-from ptxbench.core import Artifact, Candidate, LaunchPlan, Observation, Rejection, RunOptions, Task, Workload
+from ptxbench.core import Artifact, Candidate, LaunchPlan, Observation, Rejection, RunOptions, Task
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator
 from ptxbench.native import Cache
-from ptxbench.record import find_recorder
+from ptxbench.record import Recorder, find_recorder
 from ptxbench.solutions import include_dir
 from ptxbench.tasks import get_task
 
@@ -28,11 +28,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class HurriedSimulator(SimulatorDevice):
     """The simulator with a short time limit."""
 
-    def run(self, artifact: Artifact, plan: LaunchPlan, buffers: dict[str, memoryview], options: RunOptions) -> Observation:
+    def run(
+        self, artifact: Artifact, plan: LaunchPlan, buffers: Mapping[str, memoryview], options: RunOptions
+    ) -> Observation:
         return super().run(artifact, plan, buffers, options.model_copy(update={"time_limit_s": RUN_SECONDS}))
 
 
-@dataclass(frozen=True)
+class HurriedRecorder(Recorder):
+    """The recorder with a short time limit."""
+
+    def record(
+        self, artifact: Artifact, task: Task, sizes: Mapping[str, int], *, launcher: str = "launch",
+        time_limit_s: float = LAUNCH_SECONDS,
+    ) -> LaunchPlan | Rejection:
+        return super().record(artifact, task, sizes, launcher=launcher, time_limit_s=time_limit_s)
+
+
 class HurriedEvaluator(LocalEvaluator):
     """The pipeline with short time limits, for attempts that use them up."""
 
@@ -41,15 +52,6 @@ class HurriedEvaluator(LocalEvaluator):
             candidate, get_task(candidate.task), toolchain=self.toolchain, cache=self.cache, include=self.include,
             limits=Limits(seconds=COMPILE_SECONDS),
         )
-
-    def record(self, artifact: Artifact, task: Task, workloads: tuple[Workload, ...]) -> tuple[LaunchPlan, ...] | Rejection:
-        plans: list[LaunchPlan] = []
-        for workload in workloads:
-            plan = self.recorder.record(artifact, task, workload.sizes, time_limit_s=LAUNCH_SECONDS)
-            if isinstance(plan, Rejection):
-                return plan
-            plans.append(plan)
-        return tuple(plans)
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +69,9 @@ def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
 
 @pytest.fixture(scope="session")
 def hurried(evaluator: LocalEvaluator) -> HurriedEvaluator:
+    recorder = HurriedRecorder(**{field.name: getattr(evaluator.recorder, field.name) for field in fields(Recorder)})
     return HurriedEvaluator(
-        HurriedSimulator(), evaluator.toolchain, evaluator.recorder, evaluator.cache, evaluator.include,
+        HurriedSimulator(), evaluator.toolchain, recorder, evaluator.cache, evaluator.include,
         threads=evaluator.threads,
     )
 
@@ -76,7 +79,7 @@ def hurried(evaluator: LocalEvaluator) -> HurriedEvaluator:
 @pytest.fixture(scope="session")
 def page(request: pytest.FixtureRequest) -> Iterator[Page]:
     """The page as it is; with ``--update-docs`` it takes the rows of the attempts that run."""
-    update = bool(request.config.getoption("--update-docs"))
+    update = bool(request.config.getoption("--update-docs", default=False))
     if update and "PYTEST_XDIST_WORKER" in os.environ:
         pytest.exit("--update-docs writes one file: run it without -n", returncode=2)
     found = Page(update=update)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from adversarial_attempts import SEED, TASK, Attempt, attempts
-from cheats_page import Page
+from cheats_page import UPDATE, Page
 
 from ptxbench.core import Verdict
 from ptxbench.evaluate import LocalEvaluator, read_candidate
@@ -62,7 +62,7 @@ def test_no_attempt_is_accepted_but_honest_work_and_what_gains_nothing() -> None
         "options in a comment",
         # These are honest.
         "honest wgmma", "honest tcgen05", "Windows line ends", "byte order mark", "printf", "split-K with atomics",
-        "set-up behind a static flag", "two streams",
+        "PTX with comments", "set-up behind a static flag", "two streams",
     }
 
 
@@ -70,5 +70,5 @@ def test_the_page_lists_every_attempt_once() -> None:
     names = [attempt.name for attempt in attempts()]
     assert len(names) == len(set(names))
     page = Page(update=False)
-    assert list(page.rows) == ["attempt", *names] or list(dict.fromkeys(page.rows)) == ["attempt", *names]
-    assert page.text == page.render()
+    assert list(page.rows) == names, UPDATE
+    assert page.text == page.render(), UPDATE

@@ -1,4 +1,4 @@
-"""Synchronising a whole grid, the way cooperative groups compile to: a counter whose address environment registers tell."""
+"""Synchronising a whole grid as cooperative groups do: a counter whose address environment registers tell."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _not_finite(case: _Case) -> str:
 
 def _constant(case: _Case) -> str:
     first = case.value.flat[0]
-    if not (case.value == first).all():
+    if not (case.finite.all() and (case.value == first).all()):
         return ""
     return "zero everywhere" if first == 0 else f"the constant {first:.6g} everywhere"
 

@@ -81,18 +81,19 @@ def check_variables(buffers: Iterable[Buffer], cubin: bytes) -> None:
             )
 
 
-def check_scratch(buffers: Iterable[Buffer]) -> None:
-    """Raises `Refusal` where workspace and allocations are out of all proportion to the tensors.
+def check_scratch(buffers: Iterable[Buffer], cubin: bytes) -> None:
+    """Raises `Refusal` where workspace, allocations and device variables are out of all proportion to the tensors.
 
     A device without that memory could not replay the plan, and the launcher would be to blame.
     """
-    sizes = {"tensors": 0, "scratch": 0}
+    tensors, scratch = 0, sum(device_variables(cubin).values())
     for buffer in buffers:
-        sizes["scratch" if buffer.role in ("workspace", "allocation") else "tensors"] += buffer.bytes
-    allowed = _SCRATCH_BASE + _SCRATCH_PER_TENSOR_BYTE * sizes["tensors"]
-    if sizes["scratch"] > allowed:
+        tensors += buffer.bytes if buffer.role in ("input", "output") else 0
+        scratch += buffer.bytes if buffer.role in ("workspace", "allocation") else 0
+    allowed = _SCRATCH_BASE + _SCRATCH_PER_TENSOR_BYTE * tensors
+    if scratch > allowed:
         raise contract_error(
-            f"Workspace and allocations are {sizes['scratch']} bytes, and {allowed} are allowed at these sizes "
+            f"Workspace, allocations and device variables are {scratch} bytes, and {allowed} are allowed at these sizes "
             f"({_SCRATCH_BASE >> 20} MiB and {_SCRATCH_PER_TENSOR_BYTE} times the tensors).",
             "Write a smaller workspace, in proportion to the sizes; workspace_bytes returns bytes.",
         )

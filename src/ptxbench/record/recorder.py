@@ -148,7 +148,7 @@ def _plan(job: Job, calls: tuple[Call, ...]) -> LaunchPlan:
     steps: Iterable[tuple[RawNode, ...]] = zip(*(call.returned.nodes for call in calls), strict=True)
     nodes = reduced_order([unifier.node(step) for step in steps])
     check_work(nodes, unifier.buffers)
-    check_scratch(unifier.buffers.values())
+    check_scratch(unifier.buffers.values(), job.artifact.cubin)
     check_variables(unifier.buffers.values(), job.artifact.cubin)
     return _with_digest(job, tuple(unifier.buffers.values()), nodes)
 
