@@ -92,7 +92,7 @@ FAMILIES: tuple[Family, ...] = (
     _row("mbarrier", "sync", r"mbarrier\.(arrive|try_wait|test_wait|expect_tx|init)", r"SYNCS\.", "thread"),
     _row("cluster_barrier", "sync", r"barrier\.cluster\.", r"UCGABAR_"),
     _row("setmaxnreg", "registers", r"setmaxnreg\.", r"USETMAXREG"),
-    _row("mma_sync", "other_math", r"mma\.sync\.|wmma\.mma", r"[HID]MMA\."),
+    _row("mma_sync", "other_math", r"mma\.(sp(::\w+)?\.)?sync\.|wmma\.mma", r"[HID]MMA\."),
     _row("packed_f32_fma", "other_math", r"fma\.\w+(\.\w+)*\.f32x2", r"FFMA2", "thread", flops=4),
     _row("packed_f32", "other_math", r"(add|sub|mul)\.\w+(\.\w+)*\.f32x2", r"F(ADD|MUL)2", "thread", flops=2),
     _row("f32_fma", "other_math", r"(fma|mad)\.(\w+\.)*f32\b", r"FFMA\b", "thread", flops=2),

@@ -93,8 +93,8 @@ def check_scratch(buffers: Iterable[Buffer], cubin: bytes) -> None:
     allowed = _SCRATCH_BASE + _SCRATCH_PER_TENSOR_BYTE * tensors
     if scratch > allowed:
         raise contract_error(
-            f"Workspace, allocations and device variables are {scratch} bytes, and {allowed} are allowed at these sizes "
-            f"({_SCRATCH_BASE >> 20} MiB and {_SCRATCH_PER_TENSOR_BYTE} times the tensors).",
+            f"Workspace, allocations and device variables are {scratch} bytes, and {allowed} are allowed at these "
+            f"sizes ({_SCRATCH_BASE >> 20} MiB and {_SCRATCH_PER_TENSOR_BYTE} times the tensors).",
             "Write a smaller workspace, in proportion to the sizes; workspace_bytes returns bytes.",
         )
 
