@@ -58,8 +58,8 @@ def test_no_attempt_is_accepted_but_honest_work_and_what_gains_nothing() -> None
     accepted = {attempt.name for attempt in attempts() if attempt.outcome.accepted}
     assert accepted == {
         # These always do the work: what they rely on does not last, or does not happen.
-        "cache by pointer", "environment", "work at exit", "first call only", "every second call", "result cached in the workspace",
-        "options in a comment",
+        "cache by pointer", "environment", "work at exit", "first call only", "every second call",
+        "result cached in the workspace", "options in a comment",
         # These are honest.
         "honest wgmma", "honest tcgen05", "Windows line ends", "byte order mark", "printf", "split-K with atomics",
         "PTX with comments", "set-up behind a static flag", "two streams",

@@ -70,7 +70,8 @@ def test_refused(source: str, line: int, says: str) -> None:
         'const char* raw = R"x(text " // /* )x";\nint a;',
         "#pragma once\n#pragma unroll 4\n#pragma nv_diag_suppress 177\n#pragma GCC diagnostic ignored \"-Wall\"",
         "#define A 1 \\\n  + 2\nint a = A; char c = '\"';",
-        "int a = 1'000; // #include </dev/random>\nint b = 0x1'ff'00; /* one\n#include </dev/random> */\nchar c = L'\\'';",
+        "int a = 1'000; // #include </dev/random>\n"
+        "int b = 0x1'ff'00; /* one\n#include </dev/random> */ char c = L'\\'';",
         "// don't\n/* won't\n#include </dev/random>\n*/",
     ],
 )
