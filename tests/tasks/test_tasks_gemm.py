@@ -1,4 +1,3 @@
-import time
 
 import numpy as np
 import pytest
@@ -103,9 +102,3 @@ def test_ulp_is_the_spacing_of_the_format() -> None:
     singles = np.array([1.5, 3.0e5, 1e-30], dtype=np.float32)
     assert np.array_equal(ulp(singles.astype(np.float64), "f32"), np.spacing(singles).astype(np.float64))
     assert rounded(np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8]), "bf16").tolist() == [1.0, 1 + 2.0**-6]
-
-
-def test_held_out_problems_are_made_fast(gemm: Task) -> None:
-    start = time.perf_counter()
-    make_problem(gemm, Workload(tier="heldout", sizes={"M": 384, "N": 512, "K": 1600}), "normal", 1)
-    assert time.perf_counter() - start < 3.0
