@@ -11,7 +11,7 @@ quickstart: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadgroup
 
 # Also what takes minutes: many seeds, every attempt, every schedule.
