@@ -71,6 +71,7 @@ def bar(share: float, mark: str) -> str:
 
 def honest(found: dict[str, Any]) -> Iterator[str]:
     yield "### Honest kernels"
+    yield ""
     for operation, rows in by_operation(found["honest"]):
         yield from table(
             TITLES[operation], "| kernel | target | style | accepted | RMS ratio: median, highest | largest error |",
@@ -88,6 +89,9 @@ def honest_row(rows: list[dict[str, Any]]) -> str:
 
 def cheats(found: dict[str, Any]) -> Iterator[str]:
     yield "### Cheats"
+    yield ""
+    yield "A single wrong element hardly moves the RMS ratio; it is caught by the largest error."
+    yield ""
     for operation, rows in by_operation(found["cheats"]):
         yield from table(
             TITLES[operation], "| cheat | caught | RMS ratio: lowest, median, highest |",
@@ -111,7 +115,7 @@ def highest(rows: Iterable[dict[str, Any]], what: str) -> str:
 
 
 def table(title: str, head: str, rows: Iterable[str]) -> list[str]:
-    return ["", f"{title}:", "", head, "|" + " --- |" * (head.count("|") - 1), *rows, ""]
+    return [f"{title}:", "", head, "|" + " --- |" * (head.count("|") - 1), *rows, ""]
 
 
 def by_operation(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
