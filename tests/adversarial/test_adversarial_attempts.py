@@ -15,6 +15,9 @@ from ptxbench.evaluate import LocalEvaluator, read_candidate
 
 MAX_REMARKS, MAX_TEXT = 50, 4200
 
+# Every attempt is compiled and judged: minutes on two cores.
+pytestmark = pytest.mark.slow
+
 
 def judge(evaluator: LocalEvaluator, attempt: Attempt, folder: Path) -> Verdict:
     """Writes the candidate to a file, as a model would hand it in, and judges it."""
