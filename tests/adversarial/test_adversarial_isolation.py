@@ -13,6 +13,8 @@ from ptxbench.evaluate import LocalEvaluator, make_candidate
 from ptxbench.solutions import solutions
 from ptxbench.tasks import get_task
 
+pytestmark = pytest.mark.slow
+
 
 def text_of(name: str) -> str:
     return next(attempt for attempt in attempts() if attempt.name == name).text()
