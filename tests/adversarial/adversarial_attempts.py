@@ -20,8 +20,9 @@ class Attempt(Record):
     """One candidate.
 
     ``about`` says what it tries, as a clause. It is the file ``base`` with the sections in ``code`` replaced, followed
-    by ``tail``, or ``source`` alone; ``repeat`` times the text where a bulk is the point. ``reason`` is found in the
-    verdict's reason and ``remark`` in one of its remarks (regular expressions); ``hazards`` are kinds of findings.
+    by ``tail``, or ``source`` alone. ``reason`` is found in the verdict's reason and ``remark`` in one of its remarks
+    (regular expressions).
+
     ``hurried`` attempts use up limits, which are therefore small; ``full_sandbox`` ones differ without namespaces.
     """
 
@@ -37,10 +38,8 @@ class Attempt(Record):
     tiers: tuple[Tier, ...] = ("small",)
     encoding: Literal["plain", "crlf", "bom"] = "plain"
     remark: str = ""
-    hazards: tuple[str, ...] = ()
     hurried: bool = False
     full_sandbox: bool = False
-    slow: bool = False
 
     def text(self) -> str:
         """The source as a model might have written it."""

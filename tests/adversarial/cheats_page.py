@@ -18,7 +18,7 @@ made by running them, and a test fails where a row differs from what the pipelin
 than in earnest.
 
 ```
-pytest tests/adversarial -m ''                  # check, slow ones too
+pytest tests/adversarial -m ''                  # check
 pytest tests/adversarial -m '' --update-docs    # write this page anew
 ```
 

@@ -27,9 +27,7 @@ def judge(evaluator: LocalEvaluator, attempt: Attempt, folder: Path) -> Verdict:
     return replace(evaluator, seed=SEED, tiers=attempt.tiers).evaluate(candidate)
 
 
-@pytest.mark.parametrize(
-    "attempt", [pytest.param(a, marks=[pytest.mark.slow] if a.slow else [], id=a.name) for a in attempts()]
-)
+@pytest.mark.parametrize("attempt", attempts(), ids=lambda attempt: attempt.name)
 def test_attempt(
     attempt: Attempt, evaluator: LocalEvaluator, hurried: LocalEvaluator, page: Page, tmp_path: Path
 ) -> None:
@@ -39,7 +37,6 @@ def test_attempt(
     assert verdict.outcome is attempt.outcome, f"{verdict.outcome.value}: {verdict.reason} {verdict.advice}"
     assert re.search(attempt.reason, verdict.reason), verdict.reason
     assert re.search(attempt.remark, "\n".join(remark.message for remark in verdict.remarks))
-    assert set(attempt.hazards) <= {hazard.kind for hazard in verdict.hazards}
     check_text(verdict, tmp_path)
     page.compare(attempt, verdict)
 
@@ -69,9 +66,10 @@ def test_no_attempt_is_accepted_but_honest_work_and_what_gains_nothing() -> None
     }
 
 
-def test_the_page_lists_every_attempt_once() -> None:
+def test_the_page_lists_every_attempt_once(page: Page) -> None:
     names = [attempt.name for attempt in attempts()]
     assert len(names) == len(set(names))
-    page = Page(update=False)
+    if page.update:
+        pytest.skip("the page is being written")
     assert list(page.rows) == names, UPDATE
     assert page.text == page.render(), UPDATE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from adversarial_attempts import SEED, TASK, attempts
@@ -10,6 +11,7 @@ from adversarial_attempts import SEED, TASK, attempts
 from ptxbench.build import Limits, compile_candidate
 from ptxbench.core import Candidate, Outcome, Rejection, Target, UnsupportedError, Verdict
 from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.native import Cache
 from ptxbench.solutions import solutions
 from ptxbench.tasks import get_task
 
@@ -52,8 +54,9 @@ def test_a_failed_compile_leaves_nothing_to_judge(judge: LocalEvaluator) -> None
     assert not broken.instructions.families
 
 
-def test_a_refusal_for_a_limit_is_not_remembered(judge: LocalEvaluator) -> None:
-    candidate = gemm(text_of("trap") + "// compiled in no time\n")
+def test_a_refusal_for_a_limit_is_not_remembered(judge: LocalEvaluator, tmp_path: Path) -> None:
+    judge = replace(judge, cache=Cache(tmp_path))
+    candidate = gemm(text_of("trap"))
     refused = compile_candidate(
         candidate, get_task(TASK), toolchain=judge.toolchain, cache=judge.cache, include=judge.include,
         limits=Limits(seconds=0.05),

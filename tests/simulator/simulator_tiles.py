@@ -9,13 +9,16 @@ import numpy as np
 
 DTYPES: Final = {
     "bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
-    "e5m2": ml_dtypes.float8_e5m2,
+    "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": np.uint8,
 }  # fmt: skip
 SPAN: Final = {"none": 16, "32b": 32, "64b": 64, "128b": 128}
 
 
 def random_matrix(dtype: str, rows: int, columns: int, seed: int = 0) -> np.ndarray:
-    """Values that the type holds exactly."""
+    """Values that the type holds exactly; of integers the whole range."""
+    if dtype in ("s8", "u8"):
+        range_ = np.iinfo(DTYPES[dtype])
+        return np.random.default_rng(seed).integers(range_.min, range_.max + 1, (rows, columns), DTYPES[dtype])
     values = np.random.default_rng(seed).standard_normal((rows, columns)).astype(np.float32)
     if dtype == "tf32":
         return (values.view(np.uint32) & 0xFFFFE000).view(np.float32)

@@ -214,3 +214,26 @@ def test_only_the_named_kernels_must_be_supported() -> None:
 def test_directives_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="maxntid at PTX line 4"):
         lower_text(".entry k() .maxntid many { ret; }")
+
+
+GAPS = {
+    "tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p4;": "products of one warp's lanes",
+    "tcgen05.mma.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r3], %r2, %p4;": "sparse products",
+    "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r1], %rd1, %rd2, %r2, [%r3], [%r4], %p4;": "block-scaled",
+    "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p4, 3;": "scale-input-d is not supported",
+    "tcgen05.shift.cta_group::1.down [%r1];": "moves of rows in tensor memory",
+    "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [%r4];": "16x16 matrices",
+    "mma.sp.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r1, %r2}, {%r1, %r2}, "
+    "{%f0, %f1, %f2, %f3}, %r3, 0;": "sparse products",
+    "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd1], [%r1], %r2, %h1;": "copies with a byte mask",
+    "tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2;": "does not implement this instruction",
+}
+
+
+@pytest.mark.parametrize("text", GAPS)
+def test_what_the_simulator_lacks_is_refused_by_name(text):
+    registers = ".reg .pred %p<8>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %rd<4>;"
+    with pytest.raises(UnsupportedError) as refusal:
+        lower_body(f"{registers}\n{text}\nret;")
+    assert str(refusal.value).startswith(f"{text.split()[0]} at PTX line ")
+    assert GAPS[text] in str(refusal.value)

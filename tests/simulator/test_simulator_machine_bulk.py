@@ -8,7 +8,7 @@ from simulator_launch import Launch, run, tiled
 from simulator_text import kernel
 from simulator_tiles import SPAN, swizzle
 
-from ptxbench.core import FaultKind, RunOptions, Schedule, TensorMap
+from ptxbench.core import FaultKind, RunOptions, Schedule, TensorMap, UnsupportedError
 from ptxbench.simulator import load
 
 LOAD = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -105,6 +105,24 @@ def test_elements_outside_the_tensor(at, oob_fill):
     expected = box_of(source, at, (16, 8), 0 if oob_fill == "none" else np.nan)
     got = load_box(map_, at, source, expected.nbytes, Schedule()).view(np.float32)
     np.testing.assert_array_equal(got, expected.reshape(-1))
+
+
+@in_both_schedules
+def test_steps_between_elements(schedule):
+    # A box of 10 by 7 with steps 3 and 2 along the outer dimensions holds every third of 10 and every second of 7.
+    source = np.random.default_rng(1).integers(0, 1 << 16, (12, 20, 16), np.uint16)
+    map_ = tiled("in_tensor", (16, 20, 12), (8, 10, 7), dtype="uint16").model_copy(
+        update={"element_strides": (1, 3, 2)}
+    )
+    expected = box_of(source, (8, 12, 3), (8, 10, 7))[::2, ::3]
+    got = load_box(map_, (8, 12, 3), source, expected.nbytes, schedule).view(np.uint16)
+    assert np.array_equal(got, expected.reshape(-1))
+
+
+def test_steps_between_elements_of_a_row_are_refused():
+    map_ = tiled("in_tensor", (64, 8), (16, 8), dtype="uint16").model_copy(update={"element_strides": (2, 1)})
+    with pytest.raises(UnsupportedError, match=r"element strides \(2, 1\)"):
+        load_box(map_, (0, 0), np.zeros((8, 64), np.uint16), 256, Schedule())
 
 
 @pytest.mark.parametrize("mode", ["32b", "64b", "128b"])

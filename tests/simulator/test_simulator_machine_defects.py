@@ -49,11 +49,14 @@ def test_wrong_parity_is_a_deadlock_with_a_report(folder):
     assert seen.fault.kind is FaultKind.DEADLOCK
     assert seen.warp_instructions < 100_000
     waits = PLAIN.line("mbarrier.try_wait")
-    producer = next(line for line in seen.fault.detail if "warp 0, lanes 00000001" in line)
+    producer, consumers = seen.fault.detail
     assert producer.startswith(f"line {waits}, inlined at line {PLAIN.line('wait(&s.empty[stage]')}")
-    assert "phase 0; waits for the phase of parity 0" in producer
-    assert "2 of 2 arrivals pending, 0 transaction bytes outstanding" in producer
-    assert any("warps 4, 5, 6, 7, 8, 9, 10, 11, lanes ffffffff" in line for line in seen.fault.detail)
+    who = "CTA (0,0,0) warp 0 (lanes 00000001)"
+    assert f"{who} waits for the phase of parity 0 of the mbarrier at shared byte " in producer
+    assert "in phase 0 with 2 of 2 arrivals pending and 0 transaction bytes outstanding" in producer
+    assert "CTA (0,0,0) warps 4, 5, 6, 7, 8, 9, 10, 11 wait for" in consumers
+    assert seen.fault.message.startswith(f"Deadlock: 9 warps wait for ever; {who} waits at line {waits} for the phase")
+    assert seen.fault.source_line == waits
 
 
 def test_missing_bytes_are_a_deadlock_that_names_them(hopper):
@@ -61,7 +64,7 @@ def test_missing_bytes_are_a_deadlock_that_names_them(hopper):
     seen, _ = run(PLAIN, text)
     assert seen.fault is not None
     assert seen.fault.kind is FaultKind.DEADLOCK
-    assert any("32768 transaction bytes outstanding" in line for line in seen.fault.detail)
+    assert "32768 transaction bytes outstanding" in seen.fault.message
 
 
 def test_a_stage_released_before_its_products_completed_shows_with_late_products(folder):

@@ -30,10 +30,8 @@ def registers_of(matrix: np.ndarray, count: int, per_row: bool) -> np.ndarray:
     return words[lane // 4, lane % 4 + q * 4]
 
 
-@pytest.mark.parametrize("dtype, depth", CASES)
-def test_mma_sync(dtype, depth):
-    a, b = random_matrix(dtype, 16, depth, 1), random_matrix(dtype, 8, depth, 2)
-    c = np.random.default_rng(3).standard_normal((16, 8)).astype(np.float32)
+def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray, form: str) -> np.ndarray:
+    """c + a b^T by one mma.sync; the elements of c have 32 bits."""
     count = a.nbytes // 128
     left, right = registers_of(a, count, True), registers_of(b, count // 2, False)
     lane, i = np.arange(32), np.arange(4)[:, None]
@@ -50,17 +48,35 @@ add.u64 %rd23, %rd3, %rd20;
         + [f"ld.global.u32 %r{20 + q}, [%rd22+{128 * q}];" for q in range(count // 2)]
         + [f"ld.global.f32 %f{q}, [%rd23+{128 * q}];" for q in range(4)]
         + [
-            f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{dtype}.{dtype}.f32 {{%f0, %f1, %f2, %f3}}, "
+            f"mma.sync.aligned.{form} {{%f0, %f1, %f2, %f3}}, "
             f"{{{', '.join(f'%r{10 + q}' for q in range(count))}}}, "
             f"{{{', '.join(f'%r{20 + q}' for q in range(count // 2))}}}, {{%f0, %f1, %f2, %f3}};"
         ]
         + [f"st.global.f32 [%rd23+{128 * q}], %f{q};" for q in range(4)]
     ) + "\nret;"
     seen = run_lanes(body, in_a=left, in_b=right, out=out)
-    d = np.empty((16, 8), np.float32)
+    assert sum(site.flops for site in seen.counts) == 2 * 16 * 8 * a.shape[1]
+    d = np.empty((16, 8), c.dtype)
     d[spot] = out
+    return d
+
+
+@pytest.mark.parametrize("dtype, depth", CASES)
+def test_mma_sync(dtype, depth):
+    a, b = random_matrix(dtype, 16, depth, 1), random_matrix(dtype, 8, depth, 2)
+    c = np.random.default_rng(3).standard_normal((16, 8)).astype(np.float32)
+    d = multiply(a, b, c, f"m16n8k{depth}.row.col.f32.{dtype}.{dtype}.f32")
     np.testing.assert_allclose(d, c + a.astype(np.float64) @ b.astype(np.float64).T, rtol=1e-5, atol=1e-5)
-    assert sum(site.flops for site in seen.counts) == 2 * 16 * 8 * depth
+
+
+@pytest.mark.parametrize("depth", [16, 32])
+@pytest.mark.parametrize("types", ["s8 s8", "u8 s8"])
+def test_mma_sync_of_integers(types, depth):
+    a_type, b_type = types.split()
+    a, b = random_matrix(a_type, 16, depth, 1), random_matrix(b_type, 8, depth, 2)
+    c = np.random.default_rng(3).integers(-1000, 1000, (16, 8), np.int32)
+    out = multiply(a, b, c, f"m16n8k{depth}.row.col.s32.{a_type}.{b_type}.s32")
+    assert np.array_equal(out, c + a.astype(np.int32) @ b.astype(np.int32).T)
 
 
 def test_f16_accumulators_round_once():

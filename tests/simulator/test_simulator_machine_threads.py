@@ -179,8 +179,8 @@ def test_more_ctas_than_fit_cannot_wait_for_each_other():
     seen = run(load(text, ["k"]), Launch("k", ["out"], grid=(133, 1, 1), shared=200_000), out=out)
     assert seen.fault is not None
     assert seen.fault.kind is FaultKind.DEADLOCK
-    assert "132 of 133 clusters started" in seen.fault.message
-    assert "ld.global.acquire.gpu.u32: polls a value that nobody will change" in seen.fault.detail[0]
+    assert "only 132 of 133 clusters have started" in seen.fault.message
+    assert "waits for a value that nobody will change [ld.global.acquire.gpu.u32]" in seen.fault.detail[0]
     assert seen.warp_instructions < 2_000_000
 
 
@@ -261,7 +261,7 @@ ret;"""
     seen, _ = run_words(kernel(body), 4)
     assert seen.fault is not None
     assert seen.fault.kind is FaultKind.DEADLOCK
-    expected = "bar.sync: lanes fffffffe wait for the other live lanes (00000001)"
+    expected = "(lanes fffffffe) waits for lanes 00000001 of the warp, which are elsewhere [bar.sync]"
     assert any(expected in line for line in seen.fault.detail)
 
 
@@ -271,7 +271,7 @@ def test_a_barrier_with_too_few_threads_is_a_deadlock_that_counts_them():
     body = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 32;\n@%p1 bra END;\nbar.sync 2, 64;\nEND:\nret;"
     seen, _ = run_words(kernel(body), 4, block=(64, 1, 1))
     assert seen.fault is not None
-    assert "barrier 2 has 32 of 64 threads" in seen.fault.detail[0]
+    assert "waits at barrier 2, which has 32 of 64 threads" in seen.fault.detail[0]
 
 
 CLUSTER_EXCHANGE = """
@@ -342,7 +342,7 @@ ld.global.relaxed.gpu.u32 %r3, [%rd1];
 bra LOOP;"""
     seen, _ = run_words(kernel(body), 4, grid=(2, 1, 1), cluster=(2, 1, 1))
     assert seen.fault is not None
-    assert any("1 of 2 warps of the cluster have arrived" in line for line in seen.fault.detail)
+    assert any("at the cluster barrier, where 1 of 2 warps have arrived" in line for line in seen.fault.detail)
 
 
 REGISTERS = """
@@ -370,7 +370,7 @@ def test_registers_that_nobody_gives_back():
     fault = run_registers(64, 216)
     assert fault is not None
     assert fault.kind is FaultKind.DEADLOCK
-    assert "needs 88 more registers a thread, and the other warps have given back 64" in fault.detail[0]
+    assert "waits for 88 more registers a thread, of which the other warps have given back 64" in fault.detail[0]
 
 
 def test_registers_can_only_be_increased_upwards():

@@ -14,7 +14,7 @@ from ptxbench.core import RunOptions, Schedule
 from ptxbench.simulator import load
 
 MODES = {"none": 0, "128b": 1, "64b": 2, "32b": 3}
-DEPTH = {"bf16": 16, "f16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+DEPTH = {"bf16": 16, "f16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
 BASE = 2048  # shared address of A: the window starts at 1024, and swizzled tiles need 1024-byte alignment
 
 
@@ -45,8 +45,11 @@ def accumulators_of(out: np.ndarray, n: int) -> np.ndarray:
 
 def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str], *, a_mode: str = "128b",
             b_mode: str = "128b", a_mn: bool = False, b_mn: bool = False, registers: bool = False, signs: str = "1, 1",
-            accumulate: bool = True, schedule: Schedule | None = None) -> np.ndarray:
-    """c + a b^T through one wgmma; the operands reach shared memory as images made by `simulator_tiles`."""
+            accumulate: bool = True, schedule: Schedule | None = None, suffix: str = "f32") -> np.ndarray:
+    """c + a b^T through one wgmma; the operands reach shared memory as images made by `simulator_tiles`.
+
+    ``suffix`` is what the opcode has between shape and operand types; integers are passed as bit patterns in ``c``.
+    """
     n = b.shape[0]
     a_image, a_leading, a_stride = (mn_major if a_mn else k_major)(a, a_mode)
     b_image, b_leading, b_stride = (mn_major if b_mn else k_major)(b, b_mode)
@@ -56,10 +59,10 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str],
     image[b_base - BASE :] = b_image
     d = [f"%f{i}" for i in range(n // 2)]
     left = "{%r20, %r21, %r22, %r23}" if registers else "%rd10"
-    flags = ""
+    flags = "" if types[0] in ("s8", "u8") else f", {signs}"
     if types[0] in ("bf16", "f16"):
-        flags = f", {int(b_mn)}" if registers else f", {int(a_mn)}, {int(b_mn)}"
-    opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[types[0]]}.f32.{types[0]}.{types[1]}"
+        flags += f", {int(b_mn)}" if registers else f", {int(a_mn)}, {int(b_mn)}"
+    opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[types[0]]}.{suffix}.{types[0]}.{types[1]}"
     body = f"""
 mov.u32 %r1, %tid.x;
 shl.b32 %r2, %r1, 2;
@@ -83,7 +86,7 @@ bar.sync 0;
 mov.u64 %rd10, {signed(descriptor(BASE, a_leading, a_stride, a_mode))};
 mov.u64 %rd11, {signed(descriptor(b_base, b_leading, b_stride, b_mode))};
 wgmma.fence.sync.aligned;
-{opcode} {{{", ".join(d)}}}, {left}, %rd11, {int(accumulate)}, {signs}{flags};
+{opcode} {{{", ".join(d)}}}, {left}, %rd11, {int(accumulate)}{flags};
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
 """ + "\n".join(f"st.global.f32 [%rd21+{512 * i}], {name};" for i, name in enumerate(d)) + "\nret;"
@@ -141,3 +144,21 @@ def test_signs(signs):
 @pytest.mark.parametrize("schedule", [Schedule(), Schedule(products="late")], ids=["eager", "late"])
 def test_scale_d_zero_ignores_the_accumulators(schedule):
     check("bf16", "bf16", 32, accumulate=False, schedule=schedule)
+
+
+@pytest.mark.parametrize("schedule", [Schedule(), Schedule(products="late")], ids=["eager", "late"])
+@pytest.mark.parametrize("registers", [False, True], ids=["shared", "registers"])
+@pytest.mark.parametrize("types", ["s8 s8", "u8 s8", "u8 u8"])
+def test_integers(types, registers, schedule):
+    a_type, b_type = types.split()
+    a, b = random_matrix(a_type, 64, 32, 1), random_matrix(b_type, 48, 32, 2)
+    c = np.random.default_rng(3).integers(-(2**31), 2**31, (64, 48), np.int32)
+    got = product(a, b, c.view(np.float32), (a_type, b_type), registers=registers, suffix="s32", schedule=schedule)
+    assert np.array_equal(got.view(np.int32), c + a.astype(np.int32) @ b.astype(np.int32).T)  # wraps around
+
+
+def test_integers_saturate():
+    a, b = np.full((64, 32), 127, np.int8), np.full((16, 32), 127, np.int8)
+    c = np.full((64, 16), 2**31 - 10, np.int32)
+    got = product(a, b, c.view(np.float32), ("s8", "s8"), suffix="satfinite.s32")
+    assert (got.view(np.int32) == 2**31 - 1).all()

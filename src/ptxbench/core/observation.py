@@ -21,8 +21,9 @@ class Schedule(Record):
     """How the simulator orders what hardware may order freely.
 
     ``copies`` and ``products`` say when asynchronous bulk copies and asynchronous matrix products take effect:
-    ``eager`` at issue, ``late`` when something waits for them. ``reverse`` runs warps and CTAs in descending order.
-    ``seed`` 0 is the plain order; another value shuffles it.
+    ``eager`` at issue, ``late`` when nothing else can proceed (late copies wait for late products too). ``reverse``
+    runs warps and CTAs in descending order, completes the latest work first, and lets a warp pause after each of its
+    signals (arrivals, integer atomics). ``seed`` 0 is the plain order; another value shuffles it.
     """
 
     copies: Literal["eager", "late"] = "eager"

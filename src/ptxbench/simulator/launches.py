@@ -47,7 +47,7 @@ def check_launch(node: KernelNode, facts: KernelFacts, sheet: DataSheet) -> Faul
         return None
     return Fault(
         kind=FaultKind.IMPOSSIBLE_LAUNCH,
-        message=f"{node.kernel} cannot be launched: {problem}.",
+        message=f"Impossible launch of {node.kernel}: {problem}.",
         kernel=node.kernel,
         advice="Change the launch configuration.",
     )

@@ -94,7 +94,7 @@ def _replay(
         if time.monotonic() > deadline:  # the machine watches its kernels, but not copies and fills between them
             return Fault(
                 kind=FaultKind.TIME_LIMIT,
-                message=f"the run exceeded {time_limit_s:g} s.",
+                message=f"Time limit: the run exceeded {time_limit_s:g} s.",
                 advice="Launch less, and copy and fill less between the launches.",
             )
         if isinstance(node, KernelNode):
@@ -146,7 +146,7 @@ def _move(node: MemsetNode | CopyNode, memory: DeviceMemory) -> Fault | None:
     if node.to.buffer in memory.inputs:
         return Fault(
             kind=FaultKind.STRAY_WRITE,
-            message=f"a {node.op} of the launcher writes to {node.to.buffer}, which is an input.",
+            message=f"A {node.op} of the launcher writes to {node.to.buffer}, which is an input.",
             advice="Write to outputs and workspace only; inputs stay as they are.",
         )
     if isinstance(node, MemsetNode):
@@ -193,15 +193,20 @@ def _frames(program: Program, kernel: int, position: int) -> tuple[SourceFrame, 
     return code[position].frames if 0 <= position < len(code) else ()
 
 
+def _own(frames: tuple[SourceFrame, ...]) -> tuple[SourceFrame, ...]:
+    """The frames in the candidate's own file; where there is none, the outermost frame."""
+    return tuple(frame for frame in frames if frame[0].endswith(".cu")) or frames[-1:]
+
+
 def _source_line(frames: tuple[SourceFrame, ...]) -> int:
-    """The line in the candidate's own file: the innermost frame in a ``.cu`` file, else the outermost frame."""
-    own = [line for file, line in frames if file.endswith(".cu")]
-    return own[0] if own else frames[-1][1] if frames else 0
+    """The innermost line in the candidate's own file."""
+    own = _own(frames)
+    return own[0][1] if own else 0
 
 
-def _lines(program: Program, kernel: int, position: int) -> str:
-    """The chain of source lines, innermost first: ``line 29, inlined at line 65``."""
-    return ", inlined at ".join(f"line {line}" for _, line in _frames(program, kernel, position)) or "line unknown"
+def _lines(frames: tuple[SourceFrame, ...]) -> str:
+    """The chain of the candidate's own lines, innermost first: ``line 29, inlined at line 65``."""
+    return ", inlined at ".join(f"line {line}" for _, line in _own(frames))
 
 
 def _place(program: Program, kernel: int, position: int) -> dict[str, Any]:
@@ -216,17 +221,41 @@ def _place(program: Program, kernel: int, position: int) -> dict[str, Any]:
 
 
 def _fault(program: Program, found: dict[str, Any]) -> Fault:
+    """The machine's fault, with source lines. A deadlock lists who waits; its message names the first of them."""
     if found["kind"] == _CANCELLED:
         raise Cancelled("the simulated run was called off")
-    place = _place(program, found["kernel"], found["position"])
-    detail: list[str] = []
-    for position, text in found["detail"]:
-        at = _place(program, found["kernel"], position)
-        lines = _lines(program, found["kernel"], position)
-        detail.append(f"{lines} (PTX line {at.get('ptx_line', 0)}), {text}")
+    kernel, position = int(found["kernel"]), int(found["position"])
+    message = str(found["message"])
+    if found["detail"]:
+        at, who, what, plural = found["detail"][0]
+        line = _source_line(_frames(program, kernel, at))
+        message += f"; {who} {_waits(plural)}{f' at line {line}' if line else ''} {what}"
+    elif found["who"]:
+        message += f" ({_opcode(program, kernel, position)}, {found['who']})"
     return Fault(
-        kind=FaultKind(found["kind"]), message=found["message"], advice=found["advice"], detail=tuple(detail), **place
+        kind=FaultKind(found["kind"]),
+        message=f"{message}.",
+        advice=found["advice"],
+        detail=tuple(_waiting(program, kernel, *item) for item in found["detail"]),
+        **_place(program, kernel, position),
     )
+
+
+def _waiting(program: Program, kernel: int, position: int, who: str, what: str, plural: bool) -> str:
+    """One line of a deadlock report."""
+    instruction = program.kernel(kernel).code[position]
+    lines = _lines(instruction.frames) or "line unknown"
+    return f"{lines} (PTX line {instruction.ptx_line}): {who} {_waits(plural)} {what} [{instruction.text}]"
+
+
+def _waits(plural: bool) -> str:
+    return "wait" if plural else "waits"
+
+
+def _opcode(program: Program, kernel: int, position: int) -> str:
+    """The opcode at a position, with its line in the candidate's file if there is one."""
+    line = _source_line(_frames(program, kernel, position))
+    return program.kernel(kernel).code[position].text + (f" at line {line}" if line else "")
 
 
 def _hazards(program: Program, items: list[dict[str, Any]]) -> tuple[Hazard, ...]:

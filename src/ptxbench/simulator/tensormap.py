@@ -10,7 +10,7 @@ from ptxbench.simulator.lower.spaces import ATOMIC_TYPES
 
 TENSOR_MAP_BYTES: Final = 128
 _MAGIC: Final = 0x50414D54
-_LAYOUT: Final = "<I5B7xQ5Q4Q5H"
+_LAYOUT: Final = "<I5B5B2xQ5Q4Q5H"
 _SWIZZLES: Final = {"none": 0, "32b": 1, "64b": 2, "128b": 3}
 # Element bytes and the type that reductions use; 8-bit elements cannot be reduced.
 _DTYPES: Final = {
@@ -23,12 +23,13 @@ _DTYPES: Final = {
 def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
     """The 128 bytes that stand for a map whose tensor begins at device address ``base``.
 
-    Raises `UnsupportedError` for im2col, interleaved or strided maps, and for formats the simulator does not have.
+    Raises `UnsupportedError` for im2col and interleaved maps, for a stride between elements of the innermost dimension,
+    and for formats the simulator does not have.
     """
     if tensor_map.mode != "tiled" or tensor_map.interleave != "none":
         kind = f"{tensor_map.mode} tensor maps with interleave {tensor_map.interleave}"
         raise UnsupportedError(f"{kind} are not supported")
-    if any(step != 1 for step in tensor_map.element_strides):
+    if tensor_map.element_strides[0] != 1:
         raise UnsupportedError(f"tensor maps with element strides {tensor_map.element_strides} are not supported")
     if tensor_map.dtype not in _DTYPES or tensor_map.swizzle not in _SWIZZLES:
         raise UnsupportedError(f"tensor maps of {tensor_map.dtype} with swizzle {tensor_map.swizzle} are not supported")
@@ -36,7 +37,8 @@ def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
     rank = len(tensor_map.dims)
     packed = struct.pack(
         _LAYOUT, _MAGIC, rank, size, _SWIZZLES[tensor_map.swizzle], tensor_map.oob_fill != "none",
-        ATOMIC_TYPES[reduced], base, *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
+        ATOMIC_TYPES[reduced], *_padded(tensor_map.element_strides, 5), base,
+        *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
         *_padded(tensor_map.box, 5),
     )  # fmt: skip
     return packed.ljust(TENSOR_MAP_BYTES, b"\0")

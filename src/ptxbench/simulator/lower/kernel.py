@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from ptxbench.core import UnsupportedError
 from ptxbench.simulator import ptx
@@ -13,6 +14,15 @@ from ptxbench.simulator.lower.scope import CARRY, Rows, Scope, Symbol
 from ptxbench.simulator.lower.site import Rules, Site
 from ptxbench.simulator.lower.variables import Block, ModuleVariables, align_of, size_of
 
+# What the simulator lacks, by the modifier that asks for it; anything else is refused where it is not understood.
+_GAPS: Final = {
+    "sp": "sparse products", "sp::ordered_metadata": "sparse products", "ws": "products of one warp's lanes",
+    "block_scale": "block-scaled products", "ashift": "shifted rows of A", "shift": "moves of rows in tensor memory",
+    "b1": "products of bits", "m16n16": "16x16 matrices of 8-bit elements", "m16n8": "16x8 matrices of 8-bit elements",
+    "im2col": "im2col copies", "im2col::w": "im2col copies", "im2col::w::128": "im2col copies",
+    "im2col_no_offs": "im2col copies", "tile::gather4": "copies of rows named one by one",
+    "tile::scatter4": "copies of rows named one by one", "cp_mask": "copies with a byte mask",
+}  # fmt: skip
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -59,6 +69,9 @@ def _lower_instruction(instruction: ptx.Instruction, scope: Scope, frames: Frame
     rule = rules.get(site.base)
     if rule is None:
         site.refuse("the simulator does not implement this instruction")
+    for modifier in site.modifiers:
+        if modifier in _GAPS:
+            site.refuse(f".{modifier} ({_GAPS[modifier]}) is not supported")
     return rule(site)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ptxbench.simulator import ptx
@@ -9,14 +10,24 @@ from ptxbench.simulator.lower.image import LoweredInstruction, Slot
 from ptxbench.simulator.lower.site import NONE, Rules, Site
 from ptxbench.simulator.lower.spaces import SHARED, Space, results
 
-_ELEMENTS: Final = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4}
-_BYTES: Final = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1}
+_ELEMENTS: Final = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4, "s8": 5, "u8": 6}
+_BYTES: Final = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 _FLOAT8: Final = ("e4m3", "e5m2")
+_INT8: Final = ("s8", "u8")
+_ACCUMULATORS: Final = {"f32": 0, "f16": 1, "s32": 2}
 _COLUMNS: Final = 512
 _GROUPS: Final = {"cta_group::1": 1, "cta_group::2": 2}
-_KINDS: Final = {"kind::f16": 0, "kind::tf32": 1, "kind::f8f6f4": 2}
+_KINDS: Final = {"kind::f16": 0, "kind::tf32": 1, "kind::f8f6f4": 2, "kind::i8": 3}
 _SHAPES: Final = {"32x32b": 0, "16x64b": 1, "16x128b": 2, "16x256b": 3, "16x32bx2": 4}
 _REGISTERS: Final = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
+# Rows, 16-byte chunks of a row, and by multicast where the rows go.
+_COPIES: Final[dict[str, tuple[int, int, dict[str, int]]]] = {
+    "128x256b": (128, 2, {"": 0}),
+    "4x256b": (4, 2, {"": 1}),
+    "128x128b": (128, 1, {"": 0}),
+    "64x128b": (64, 1, {"warpx2::02_13": 2, "warpx2::01_23": 3}),
+    "32x128b": (32, 1, {"warpx4": 4}),
+}
 
 
 def _wgmma(site: Site) -> LoweredInstruction:
@@ -33,30 +44,51 @@ def _wgmma(site: Site) -> LoweredInstruction:
 
 def _mma_async(site: Site) -> LoweredInstruction:
     columns, depth = _shape(site, r"m64n(\d+)k(\d+)")
-    accumulator = site.choose(("f32", "f16"))
-    a_type, b_type = site.choose(_ELEMENTS), site.choose(_ELEMENTS)
-    if columns % 8 or not 8 <= columns <= 256 or depth * _BYTES[a_type] != 32 or not _compatible(a_type, b_type):
+    saturate = site.take("satfinite")
+    accumulator, a_type, b_type = _product_types(site)
+    integers = accumulator == "s32"
+    step = 16 if integers and columns > 24 else 8
+    if columns % step or not 8 <= columns <= 256 or depth * _BYTES[a_type] != 32 or saturate > integers:
         site.refuse("this shape and these types do not go together")
-    halves = _BYTES[a_type] == 2
     d, a, b, scale_d, *flags = site.operands
     in_registers = isinstance(a, ptx.Vector)
-    expected = 2 + (0 if not halves else 1 if in_registers else 2)
-    if len(flags) != expected:
-        site.refuse(f"takes {expected} constants after scale-d, not {len(flags)}")
-    scale_a, scale_b, *transposed = (site.integer(flag) for flag in flags)
-    if scale_a not in (1, -1) or scale_b not in (1, -1):
-        site.refuse("scales of A and B are 1 or -1")
-    transpose_a, transpose_b = (0, *transposed) if len(transposed) == 1 else tuple(transposed) or (0, 0)
-    half = accumulator == "f16"
-    destinations = results(site, site.elements(d, columns // (4 if half else 2)), "b32")
+    negate_a, negate_b, transpose_a, transpose_b = _wgmma_flags(site, flags, a_type, in_registers)
+    destinations = results(site, site.elements(d, columns // (4 if accumulator == "f16" else 2)), "b32")
     left = site.sources(a, "b32", 4) if in_registers else [site.source(a, "b64")]
     attributes = [
-        columns, _ELEMENTS[a_type], _ELEMENTS[b_type], half, in_registers, scale_a < 0, scale_b < 0, transpose_a,
-        transpose_b,
+        columns, _ELEMENTS[a_type], _ELEMENTS[b_type], _ACCUMULATORS[accumulator], in_registers, negate_a, negate_b,
+        transpose_a, transpose_b, saturate,
     ]  # fmt: skip
     return site.emit(
         "wgmma.mma", destinations, left, site.source(b, "b64"), site.source(scale_d, "pred"), attributes=attributes
     )
+
+
+def _wgmma_flags(
+    site: Site, flags: Sequence[ptx.Operand], a_type: str, in_registers: bool
+) -> tuple[bool, bool, int, int]:
+    """Whether A and B are negated, and whether each is MN-major: the constants after scale-d, as far as they exist."""
+    scales = 0 if a_type in _INT8 else 2
+    majors = 0 if _BYTES[a_type] != 2 else 1 if in_registers else 2
+    if len(flags) != scales + majors:
+        site.refuse(f"takes {scales + majors} constants after scale-d, not {len(flags)}")
+    values = [site.integer(flag) for flag in flags]
+    scale_a, scale_b = values[:scales] or (1, 1)
+    if scale_a not in (1, -1) or scale_b not in (1, -1):
+        site.refuse("scales of A and B are 1 or -1")
+    transpose_a, transpose_b = (0,) * (2 - majors) + tuple(values[scales:])
+    return scale_a < 0, scale_b < 0, transpose_a, transpose_b
+
+
+def _product_types(site: Site) -> tuple[str, str, str]:
+    """Consumes the types of accumulators, A and B, which have to go together."""
+    accumulator = site.choose(_ACCUMULATORS)
+    a_type, b_type = site.choose(_ELEMENTS), site.choose(_ELEMENTS)
+    same_family = a_type == b_type or any(a_type in family and b_type in family for family in (_FLOAT8, _INT8))
+    half = accumulator == "f16"
+    if not same_family or (a_type in _INT8) != (accumulator == "s32") or (half and a_type in ("bf16", "tf32")):
+        site.refuse("these types do not go together")
+    return accumulator, a_type, b_type
 
 
 def _shape(site: Site, pattern: str) -> tuple[int, ...]:
@@ -66,17 +98,14 @@ def _shape(site: Site, pattern: str) -> tuple[int, ...]:
     return tuple(int(extent) for extent in found.groups())
 
 
-def _compatible(a_type: str, b_type: str) -> bool:
-    return a_type == b_type or (a_type in _FLOAT8 and b_type in _FLOAT8)
-
-
 def _mma(site: Site) -> LoweredInstruction:
     site.expect("sync", "aligned", "row", "col")
     (depth,) = _shape(site, r"m16n8k(\d+)")
-    d_type = site.choose(("f32", "f16"))
-    a_type, b_type = site.choose(_ELEMENTS), site.choose(_ELEMENTS)
-    c_type = site.choose(("f32", "f16"))
-    if depth * _BYTES[a_type] not in (16, 32) or not _compatible(a_type, b_type):
+    saturate = site.take("satfinite")
+    d_type, a_type, b_type = _product_types(site)
+    c_type = site.choose(_ACCUMULATORS)
+    integers = d_type == "s32"
+    if depth * _BYTES[a_type] not in (16, 32) or (c_type == "s32") != integers or saturate > integers:
         site.refuse("this shape and these types do not go together")
     d, a, b, c = site.arguments(4)
     left = depth * _BYTES[a_type] // 8
@@ -86,8 +115,10 @@ def _mma(site: Site) -> LoweredInstruction:
         site.sources(a, "b32", left),
         site.sources(b, "b32", left // 2),
         site.sources(c, "b32", 2 if c_type == "f16" else 4),
-        attributes=[depth, _ELEMENTS[a_type], _ELEMENTS[b_type], d_type == "f16", c_type == "f16"],
-    )
+        attributes=[
+            depth, _ELEMENTS[a_type], _ELEMENTS[b_type], _ACCUMULATORS[d_type], _ACCUMULATORS[c_type], saturate,
+        ],
+    )  # fmt: skip
 
 
 def _tcgen05(site: Site) -> LoweredInstruction:
@@ -180,13 +211,30 @@ def _tensor_mma(site: Site) -> LoweredInstruction:
     group = site.pick(_GROUPS)
     kind = site.pick(_KINDS)
     site.match(r"collector::a::(fill|use|lastuse|discard)")
-    d, a, b, instruction, *rest = site.arguments(5)
+    d, a, b, instruction, *masked, accumulate = site.arguments(5, 6)
+    if masked and not isinstance(masked[0], ptx.Vector):
+        site.refuse("scale-input-d is not supported")
     in_memory = isinstance(a, ptx.Address)
     left: Slot = site.memory(a) if in_memory else site.source(a, "b64")
     return site.emit(
         "tcgen05.mma", site.memory(d), left, site.source(b, "b64"), site.source(instruction, "b32"),
-        site.source(rest[0], "pred"), attributes=[group, kind, in_memory],
+        site.source(accumulate, "pred"), site.sources(masked[0], "b32", 4 * group) if masked else [],
+        attributes=[group, kind, in_memory],
     )  # fmt: skip
+
+
+def _cp(site: Site) -> LoweredInstruction:
+    group = site.pick(_GROUPS)
+    shape = site.choose(_COPIES)
+    rows, chunks, placements = _COPIES[shape]
+    placement = site.pick(placements) if "" not in placements else placements[""]
+    for modifier in site.modifiers:
+        if modifier in ("b8x16", "b6x16_p32", "b4x16_p64"):
+            site.refuse("copies that decompress are not supported")
+    to, source = site.arguments(2)
+    return site.emit(
+        "tcgen05.cp", site.memory(to), site.source(source, "b64"), attributes=[group, rows, chunks, placement]
+    )
 
 
 def _commit(site: Site) -> LoweredInstruction:
@@ -202,6 +250,7 @@ def _commit(site: Site) -> LoweredInstruction:
 _TCGEN05: Final[Rules] = {
     "alloc": _alloc,
     "commit": _commit,
+    "cp": _cp,
     "dealloc": _dealloc,
     "fence::after_thread_sync": _fence,
     "fence::before_thread_sync": _fence_before,

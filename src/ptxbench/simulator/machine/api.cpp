@@ -109,7 +109,7 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
     faulted = 1;
   } catch (const std::bad_alloc&) {
     context->report =
-        fault_json({FaultKind::kOutOfMemory, "the simulator ran out of host memory", "", i64(kernel.index)});
+        fault_json({FaultKind::kOutOfMemory, "The simulator ran out of host memory", "Use smaller sizes.", i64(kernel.index)});
     faulted = 1;
   } catch (const std::exception& failure) {
     context->report = failure.what();

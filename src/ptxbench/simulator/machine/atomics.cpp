@@ -44,11 +44,13 @@ Step atom(Warp& warp, const Insn& insn, u32 mask) {
     }
     if (at.cta) at.cta->wrote_generic(at.offset, element * count, warp);
   });
-  // An atomic that changes nothing polls.
-  if (changed)
-    warp.run->event();
-  else
+  // An atomic that changes nothing polls; one on an integer may be a signal.
+  if (!changed) {
     warp.yield();
+  } else {
+    warp.run->event();
+    if (type <= AtomicType::kS64) warp.signal();
+  }
   return Step::kNext;
 }
 

@@ -74,6 +74,7 @@ Step bar_arrive(Warp& warp, const Insn& insn, u32 mask) {
   const u32 expected = expected_threads(warp, insn, insn.ops[1]);
   arrive(warp, insn, barrier, expected);
   complete_if_full(warp, insn, barrier, expected);
+  warp.signal();
   return Step::kNext;
 }
 
@@ -103,6 +104,7 @@ Step cluster_arrive(Warp& warp, const Insn& insn, u32 mask) {
   warp.cluster_generation = cluster.barrier_generation;
   ++cluster.barrier_arrived;
   warp.run->event();
+  warp.signal();
   return Step::kNext;
 }
 
@@ -125,13 +127,13 @@ std::string describe_barrier(Warp& warp, const Insn& insn, u32) {
   const u32 id = warp.row(insn.ops[reduces].slot)[__builtin_ctz(warp.live)];
   const NamedBarrier& barrier = warp.cta->barriers[id & 15];
   const bool all = insn.ops[reduces + 1].kind == Operand::kNone;
-  return format("barrier %u has %u of %u threads", id, barrier.arrived,
+  return format("at barrier %u, which has %u of %u threads", id, barrier.arrived,
                 all ? warp.cta->live_warps * kLanes : barrier.expected);
 }
 
 std::string describe_cluster(Warp& warp, const Insn&, u32) {
   const Cluster& cluster = *warp.cta->cluster;
-  return format("%u of %u warps of the cluster have arrived", cluster.barrier_arrived, cluster.live_warps);
+  return format("at the cluster barrier, where %u of %u warps have arrived", cluster.barrier_arrived, cluster.live_warps);
 }
 
 constexpr NamedHandler kTable[] = {

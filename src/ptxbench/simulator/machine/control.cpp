@@ -24,8 +24,8 @@ Step brx(Warp& warp, const Insn& insn, u32 mask) {
 Step exit_lanes(Warp&, const Insn&, u32) { return Step::kExit; }
 
 Step trap(Warp& warp, const Insn& insn, u32 mask) {
-  throw Fault{FaultKind::kTrap, format("trap executed by %s, lanes %08x", warp.name().c_str(), mask),
-              "A check of the kernel itself failed.", warp.launch->kernel->index, insn.position};
+  fail({&warp, &insn, u32(__builtin_ctz(mask))}, FaultKind::kTrap, "The kernel stopped itself: trap executed",
+       "Look at the check of the kernel that failed.");
 }
 
 constexpr NamedHandler kTable[] = {{"bra", bra}, {"brx", brx}, {"exit", exit_lanes}, {"trap", trap}};

@@ -31,7 +31,7 @@ Step setmaxnreg(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 std::string describe_registers(Warp& warp, const Insn& insn, u32) {
-  return format("needs %u more registers a thread, and the other warps have given back %u",
+  return format("for %u more registers a thread, of which the other warps have given back %u",
                 u32(insn.attr[1]) - warp.registers, warp.cta->register_pool);
 }
 

@@ -28,6 +28,8 @@ float element_value(Element element, u32 value) {
     case Element::kBf16: return to_f32(bf16{u16(value)});
     case Element::kF16: return to_f32(f16{u16(value)});
     case Element::kTf32: return tf32_value(value);
+    case Element::kS8: return float(i8(value));
+    case Element::kU8: return float(u8(value));
     default: return float8_table(element)[value & 0xff];
   }
 }
@@ -46,6 +48,12 @@ void decode_chunk(Element element, const u8* bytes, float* out) {
       break;
     case Element::kTf32:
       for (u32 i = 0; i < 4; ++i) out[i] = tf32_value(words[i]);
+      break;
+    case Element::kS8:
+      for (u32 i = 0; i < 16; ++i) out[i] = float(i8(bytes[i]));
+      break;
+    case Element::kU8:
+      for (u32 i = 0; i < 16; ++i) out[i] = float(bytes[i]);
       break;
     default:
       for (u32 i = 0; i < 16; ++i) out[i] = float8_table(element)[bytes[i]];

@@ -2,7 +2,8 @@
 //
 // ldmatrix: operands = destinations, address; attributes = space, matrices, transposed
 // stmatrix: operands = address, sources; attributes as ldmatrix
-// mma.sync: operands = D, A, B, C registers; attributes = depth, element of A, element of B, D is f16, C is f16
+// mma.sync: operands = D, A, B, C registers; attributes = depth, element of A, element of B, accumulators of D, of C,
+//           saturate
 #include <cstring>
 
 #include "matrix.hpp"
@@ -75,31 +76,37 @@ void decode_right(Element element, const u32* registers, u32 count, float* out) 
       }
 }
 
+void scatter(Warp& warp, const Insn& insn, u32 count, const u32* from) {
+  for (u32 i = 0; i < count; ++i) std::memcpy(warp.row(insn.ops[i].slot), from + i * kLanes, kLanes * 4);
+}
+
 Step mma(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   const u32 depth = u32(insn.attr[0]);
   const Element left = Element(insn.attr[1]), right = Element(insn.attr[2]);
-  const bool half_d = insn.attr[3], half_c = insn.attr[4];
-  const u32 d_count = half_d ? 2 : 4, c_count = half_c ? 2 : 4;
+  const Accumulators to = Accumulators(insn.attr[3]), from = Accumulators(insn.attr[4]);
+  const u32 d_count = to == Accumulators::kF16 ? 2 : 4, c_count = from == Accumulators::kF16 ? 2 : 4;
   const u32 a_count = 16 * depth * bytes_of(left) / (4 * kLanes), b_count = a_count / 2;
   u32 registers[4 * kLanes];
-  alignas(64) float rows[16 * 32], a[32 * 2 * kLanes], b[32 * 8], d[4 * kLanes];
+  alignas(64) float rows[16 * 32], a[32 * 2 * kLanes], b[32 * 8 + kPanelPadding], d[4 * kLanes] = {};
+  float* const d_rows[] = {d, d + kLanes, d + 2 * kLanes, d + 3 * kLanes};
   gather(warp, insn, d_count, a_count, registers);
   decode_fragment(left, registers, a_count, depth, rows);
   spread_rows(rows, depth, a);
   gather(warp, insn, d_count + a_count, b_count, registers);
   decode_right(right, registers, b_count, b);
   gather(warp, insn, d_count + a_count + b_count, c_count, registers);
-  if (half_c)
-    unpack_half(registers, 2, d);
-  else
-    std::memcpy(d, registers, sizeof d);
-  multiply_fragments(a, b, d, 8, depth);
-  if (half_d)
-    pack_half(d, 2, registers);
-  else
-    std::memcpy(registers, d, sizeof d);
-  for (u32 i = 0; i < d_count; ++i) std::memcpy(warp.row(insn.ops[i].slot), registers + i * kLanes, kLanes * 4);
+  if (from == Accumulators::kF32) std::memcpy(d, registers, sizeof d);
+  if (from == Accumulators::kF16)
+    for (u32 i = 0; i < c_count; ++i) unpack_half(registers + i * kLanes, i, d);
+  multiply_fragments(a, b, d_rows, 8, depth);
+  if (to == Accumulators::kF32) std::memcpy(registers, d, sizeof d);
+  for (u32 i = 0; i < d_count; ++i)
+    if (to == Accumulators::kF16)
+      pack_half(d, i, registers + i * kLanes);
+    else if (to == Accumulators::kS32)
+      add_integers(d_rows[i], kLanes, true, insn.attr[5], registers + i * kLanes);
+  scatter(warp, insn, d_count, registers);
   Site& site = warp.run->site({&warp, &insn, 0});
   site.flops += 2ull * 16 * 8 * depth;
   site.dtype = name_of(left);

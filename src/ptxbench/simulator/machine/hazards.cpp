@@ -45,6 +45,9 @@ const HazardInfo& hazard_info(HazardKind kind) {
       {"unwaited_async_copy", false, "Wait with cp.async.wait_all (or commit and wait_group) before the thread exits."},
       {"unwaited_tensor_store", false,
        "Put tcgen05.wait::st.sync.aligned after tcgen05.st and before the fence that hands the data on."},
+      {"unordered_tensor_work", false,
+       "Let a tcgen05.commit follow the earlier instruction and wait on its mbarrier before the later one; the ISA orders "
+       "products only on the same accumulator with the same shape and kind."},
   };
   return kTable[size_t(kind)];
 }

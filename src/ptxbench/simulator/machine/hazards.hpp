@@ -24,18 +24,22 @@ enum class FaultKind : u8 {
 };
 std::string_view fault_name(FaultKind kind);
 
-// One line of a deadlock report: where, and what is waited for.
+// One line of a deadlock report: where, who waits, and what for (a phrase that follows "waits").
 struct FaultDetail {
   i64 position = -1;
-  std::string text;
+  std::string who;
+  std::string what;
+  bool plural = false;
 };
 
+// `message` is a sentence without its end; `who` names the warp and lane.
 struct Fault {
   FaultKind kind;
   std::string message;
   std::string advice;
   i64 kernel = -1;
   i64 position = -1;
+  std::string who = {};
   std::vector<FaultDetail> detail = {};
 };
 
@@ -52,6 +56,7 @@ enum class HazardKind : u8 {
   kUnfinishedProduct,
   kUnwaitedAsyncCopy,
   kUnwaitedTensorStore,
+  kUnorderedTensorWork,
 };
 
 struct HazardInfo {

@@ -51,6 +51,7 @@ struct Insn;
 enum class Step : u8 {
   kNext,      // done, go on with the next instruction
   kBlock,     // cannot proceed now: try the same instruction again later (not counted)
+  kPoll,      // polls what others may change: try again after they had their turn (not counted)
   kConverge,  // needs all live lanes of the warp here first (not counted)
   kJump,      // branch taken by the lanes of `mask`
   kExit,      // the lanes of `mask` end

@@ -83,6 +83,7 @@ void write_hazard(Writer& out, const Hazard& hazard) {
 std::string fault_json(const Fault& fault) {
   Writer out;
   out.open('{').key("kind").value(fault_name(fault.kind)).key("message").value(std::string_view(fault.message));
+  out.key("who").value(std::string_view(fault.who));
   out.key("advice")
       .value(std::string_view(fault.advice))
       .key("kernel")
@@ -91,7 +92,12 @@ std::string fault_json(const Fault& fault) {
       .value(fault.position);
   out.key("detail").open('[');
   for (const FaultDetail& line : fault.detail)
-    out.open('[').value(line.position).value(std::string_view(line.text)).close(']');
+    out.open('[')
+        .value(line.position)
+        .value(std::string_view(line.who))
+        .value(std::string_view(line.what))
+        .value(u32(line.plural))
+        .close(']');
   return out.close(']').close('}').take();
 }
 

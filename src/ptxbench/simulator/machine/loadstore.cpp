@@ -84,7 +84,8 @@ Step ld(Warp& warp, const Insn& insn, u32 mask) {
   const LoadForm form{Space(insn.attr[0]), u32(insn.attr[1]), u32(insn.attr[2]), Extension(insn.attr[3]),
                       insn.attr[4] != 0};
   const Operand& address = insn.ops[form.count];
-  if (form.poll) warp.yield();
+  // A poll reads at the start of a time slice, so that it sees what another warp has just signalled.
+  if (form.poll && (warp.poll_ready = !warp.poll_ready)) return Step::kPoll;
   if (form.space == Space::kSharedCta && form.bytes == 4 && form.count == 1 && address.kind == Operand::kMem &&
       insn.ops[0].kind == Operand::kRow && load_shared_words(warp, insn, mask))
     return Step::kNext;

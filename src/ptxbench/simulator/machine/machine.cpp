@@ -7,6 +7,7 @@
 #include <new>
 
 #include "copies.hpp"
+#include "panels.hpp"
 #include "tensor_memory.hpp"
 #include "wgmma.hpp"
 
@@ -38,9 +39,22 @@ Warp::Warp(Cta& owner, u32 number, u32 lane_mask)
 
 Warp::~Warp() = default;
 
-void Warp::illegal(const Insn& insn, std::string message) {
-  throw Fault{FaultKind::kIllegalInstruction, insn.text + ": " + message + " (" + name() + ")", "",
-              launch->kernel->index, insn.position};
+void fail(const Place& place, FaultKind kind, std::string message, std::string advice) {
+  throw Fault{kind,
+              std::move(message),
+              std::move(advice),
+              place.warp->launch->kernel->index,
+              place.insn->position,
+              place.warp->name() + format(", lane %u", place.lane)};
+}
+
+void Warp::illegal(const Insn& insn, const std::string& message) {
+  throw Fault{FaultKind::kIllegalInstruction,
+              "Illegal instruction: " + message,
+              "Check the operands against the PTX ISA's description of the instruction.",
+              launch->kernel->index,
+              insn.position,
+              name()};
 }
 
 void Warp::unwatch() {
@@ -64,6 +78,7 @@ u64 Warp::state_hash() const {
   };
   mix(rows, size_t(rows_count) * kLanes * 4);
   mix(local.data(), local.size());
+  mix(&poll_ready, sizeof poll_ready);
   for (const Split& split : splits) {
     const u64 word = u64(split.pc) << 32 | split.mask;
     mix(&word, sizeof word);
@@ -85,6 +100,7 @@ Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank)
   dirty.assign(padded / 16, 0);
   mbarrier_index.assign(padded / 8, 0);
   barriers.resize(16);
+  panels = std::make_unique<PanelCache>();
   if (launch.run->options.tensor_memory_columns) tensor_memory = std::make_unique<TensorMemory>();
   const u32 threads = launch.threads();
   for (u32 first = 0; first < threads; first += kLanes) {
@@ -97,6 +113,7 @@ Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank)
 Cta::~Cta() = default;
 
 void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
+  ++shared_version;
   std::memset(&valid[offset], 1, bytes);
   const u64 number = u64(writer.cta->rank) * writer.launch->warps_per_cta() + writer.index + 1;
   const u64 stamp = writer.run->proxy_clock << 16 | number;
@@ -104,6 +121,7 @@ void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
 }
 
 void Cta::wrote_async(u32 offset, u32 bytes) {
+  ++shared_version;
   std::memset(&valid[offset], 1, bytes);
   std::fill(dirty.begin() + (offset >> 4), dirty.begin() + ((offset + bytes - 1) >> 4) + 1, 0);
 }

@@ -24,6 +24,7 @@ struct Run;
 struct WgmmaState;
 struct CopyState;
 struct TensorMemory;
+class PanelCache;
 
 // NaN as bf16, f16, f32 and f64: what registers, shared memory and tensor memory hold before they are written.
 constexpr u32 kPoison = 0x7fd57fd5u;
@@ -69,6 +70,12 @@ struct Place {
   u32 lane = 0;
 };
 
+// Why a warp's time slice ends early.
+enum class Pause : u8 { kNone, kPoll, kSignal };
+
+// Ends the run with a fault at a place. `message` is a sentence without its end.
+[[noreturn]] void fail(const Place& place, FaultKind kind, std::string message, std::string advice);
+
 struct Warp {
   Warp(Cta& cta, u32 index, u32 lanes);
   ~Warp();
@@ -91,13 +98,15 @@ struct Warp {
     bits = (bits & ~mask) | (value & mask);
   }
 
-  // Ends the run with an illegal-instruction fault at this instruction.
-  [[noreturn]] void illegal(const Insn& insn, std::string message);
+  // Ends the run because the instruction cannot be executed like this; `message` says why.
+  [[noreturn]] void illegal(const Insn& insn, const std::string& message);
 
   // Simulated time: one cycle a warp instruction of the whole run.
   u64 clock() const;
   // Ends the warp's time slice after this instruction: it polls something that another warp changes.
-  void yield() { yielded = true; }
+  void yield() { pause = Pause::kPoll; }
+  // The same after a signal to other warps, in schedules that let them act on it before the warp goes on.
+  void signal();
 
   // Reports registers that are read or written before an asynchronous load into them was waited for.
   void watch(i32 slot) {
@@ -117,7 +126,8 @@ struct Warp {
   u32 rows_count;
   u32 jump_target = 0;  // set by a handler that returns kJump
   u32 jump_mask = 0;
-  bool yielded = false;
+  Pause pause = Pause::kNone;
+  bool poll_ready = false;   // the next polling load may read
   bool independent = false;  // lanes behind a blocked lane may go on (set when nothing else can proceed)
   bool timed_out = false;    // a blocked try_wait gives up once
   bool spinning = false;     // proved: repeats the same states until something else changes
@@ -140,6 +150,7 @@ struct Warp {
   bool cluster_arrived = false;
 
   Place tensor_store;  // the last tcgen05.st that was not waited for; its insn is null if there is none
+  std::vector<std::function<void()>> tensor_loads;  // what tcgen05.wait::ld has to do in a late schedule
 
   std::unique_ptr<WgmmaState> wgmma;
   std::unique_ptr<CopyState> copies;
@@ -197,6 +208,7 @@ struct Cta {
   u32 id[3];
   u32 shared_bytes;  // including the reserved KiB
   AlignedWords shared;
+  u64 shared_version = 0;           // counts writes
   std::vector<u8> valid;            // one a byte
   std::vector<u64> dirty;           // one a 16-byte granule: proxy clock << 16 | writer + 1, or 0
   std::vector<u16> mbarrier_index;  // one an 8-byte granule: index into mbarriers plus one
@@ -204,6 +216,7 @@ struct Cta {
   std::vector<NamedBarrier> barriers;
   std::vector<std::unique_ptr<Warp>> warps;
   std::unique_ptr<TensorMemory> tensor_memory;
+  std::unique_ptr<PanelCache> panels;
   u32 live_warps = 0;
   u32 register_pool = 0;  // registers a thread, summed over warps, that setmaxnreg.inc may take
 };
@@ -245,9 +258,9 @@ struct Launch {
 };
 
 struct Options {
-  bool late_copies = false;
-  bool late_products = false;
-  bool reverse = false;
+  bool late_copies = false;    // copies take effect when nothing else can proceed, not even a product
+  bool late_products = false;  // products take effect when no warp can proceed
+  bool reverse = false;        // descending order of warps, and a warp pauses after each signal
   u64 seed = 0;
   float perturbation = 1.0f;
   u64 step_limit = 0;
@@ -288,6 +301,9 @@ struct Run {
 };
 
 inline u64 Warp::clock() const { return run->steps; }
+inline void Warp::signal() {
+  if (run->options.reverse) pause = Pause::kSignal;
+}
 
 // Runs a launch to its end; throws `Fault`.
 void run_launch(Run& run, Launch& launch, u32 resident_ctas);

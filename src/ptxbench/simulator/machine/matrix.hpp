@@ -1,9 +1,12 @@
 // Matrix operands in shared memory, and the products of fragments.
 #pragma once
-#include "formats.hpp"
+#include "panels.hpp"
 #include "machine.hpp"
 
 namespace ptx {
+
+// What the accumulators of wgmma and mma.sync are. Attribute values; lower/matrix.py mirrors them.
+enum class Accumulators : u8 { kF32, kF16, kS32 };
 
 // Swizzle of a shared-memory tile: 16-byte chunks are permuted within rows of `span` bytes.
 enum class Swizzle : u8 { kNone, k32, k64, k128 };
@@ -35,6 +38,9 @@ struct PanelLayout {
 };
 void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const PanelLayout& layout, float* out);
 
+// One row of a K-major tile of 16-byte chunks, through the async proxy.
+void read_row(const Place& place, Cta& cta, const MatrixDescriptor& descriptor, u32 row, u32 chunks, u8* out);
+
 // D[m][n] += sum over k of A[m][k] * B[k][n], k ascending, each step one fused multiply-add in fp32. N is a multiple
 // of 8. A is [m][k]; m is a multiple of 4.
 struct RowProduct {
@@ -46,18 +52,23 @@ struct RowProduct {
 };
 void multiply_rows(const RowProduct& product);
 
-// The same for 16 rows held as accumulator fragments: register 4j+2h+p of lane l is D[l/4 + 8h][8j + 2(l%4) + p].
-// `a` is [k][2][32] (row l/4 + 8h for lane l), `b` is [k][n] with interleaved columns, `d` is [n/2][32].
-void multiply_fragments(const float* a, const float* b, float* d, u32 n, u32 k);
+// The same for 16 rows held as accumulator fragments: element l of row d[4j+2h+p] is D[l/4 + 8h][8j + 2(l%4) + p].
+// `a` is [k][2][32] (row l/4 + 8h for lane l), `b` is [k][n] with interleaved columns and kPanelPadding
+// elements behind that may be read, `d` has n/2 rows.
+constexpr u32 kPanelPadding = 8;
+void multiply_fragments(const float* a, const float* b, float* const* d, u32 n, u32 k);
 
 // The operand fragments of a warp: register q of lane l holds row l/4 + 8(q%2) of A, columns from (l%4 + 4(q/2)) * e,
 // where e is the elements of a register. `registers` are [count][32]; rows go to [16][depth].
 void decode_fragment(Element element, const u32* registers, u32 count, u32 depth, float* rows);
 
-// f16 accumulators: register 2j+h packs columns 8j + 2(l%4) and the next of row l/4 + 8h; as floats they are two
-// registers.
-void unpack_half(const u32* packed, u32 registers, float* out);
-void pack_half(const float* in, u32 registers, u32* packed);
+// f16 accumulators: register 2j+h packs columns 8j + 2(l%4) and the next of row l/4 + 8h; as floats they are two rows of
+// `rows`, which are [n/2][32].
+void unpack_half(const u32* packed, u32 number, float* rows);
+void pack_half(const float* rows, u32 number, u32* packed);
+
+// s32 accumulators: adds sums, which are exact in fp32 for products of 8-bit integers. Wraps around or saturates.
+void add_integers(const float* sums, u32 count, bool accumulate, bool saturate, u32* to);
 
 // Spreads 16 rows [16][k] into the form that multiply_fragments takes.
 void spread_rows(const float* rows, u32 k, float* out);

@@ -16,11 +16,9 @@ constexpr u64 kSignature = 0x6d62617272696572ull;  // what the word of a live ba
 constexpr u32 kMaxCount = (1u << 20) - 1;
 constexpr i64 kMaxTx = (1 << 20) - 1;
 
-[[noreturn]] void fail(const Place& place, u32 address, const std::string& what, const char* advice) {
-  throw Fault{FaultKind::kIllegalInstruction,
-              format("%s: the mbarrier at shared address 0x%x %s (%s, lane %u)", place.insn->text.c_str(), address,
-                     what.c_str(), place.warp->name().c_str(), place.lane),
-              advice, place.warp->launch->kernel->index, place.insn->position};
+[[noreturn]] void misused(const Place& place, u32 address, const std::string& what, const char* advice) {
+  fail(place, FaultKind::kIllegalInstruction, format("The mbarrier at shared address 0x%x %s", address, what.c_str()),
+       advice);
 }
 
 void advance_if_complete(MBarrier& barrier) {
@@ -32,7 +30,7 @@ void advance_if_complete(MBarrier& barrier) {
 void add_tx(const Place& place, u32 address, MBarrier& barrier, i64 bytes) {
   barrier.tx += bytes;
   if (barrier.tx > kMaxTx || barrier.tx < -kMaxTx)
-    fail(place, address, format("has a transaction count of %lld, outside +-(2^20-1)", (long long)barrier.tx),
+    misused(place, address, format("has a transaction count of %lld, outside +-(2^20-1)", (long long)barrier.tx),
          "Make the bytes of expect_tx equal to what the copies of the phase deliver.");
 }
 
@@ -48,7 +46,7 @@ Step init(Warp& warp, const Insn& insn, u32 mask) {
               count = warp.row(insn.ops[1].slot)[lane];
     const Location word = shared_at(place, address, 8, 8, Scope::kCta);
     if (!count || count > kMaxCount)
-      fail(place, address, format("cannot expect %u arrivals", count), "Use a count from 1 to 2^20-1.");
+      misused(place, address, format("cannot expect %u arrivals", count), "Use a count from 1 to 2^20-1.");
     u16& index = word.cta->mbarrier_index[word.offset / 8];
     if (!index) {
       word.cta->mbarriers.emplace_back();
@@ -58,6 +56,7 @@ Step init(Warp& warp, const Insn& insn, u32 mask) {
     const u64 signature = kSignature ^ word.offset;
     std::memcpy(word.data, &signature, 8);
     std::memset(&word.cta->valid[word.offset], 1, 8);
+    ++word.cta->shared_version;
   });
   warp.run->event();
   return Step::kNext;
@@ -70,6 +69,7 @@ Step inval(Warp& warp, const Insn& insn, u32 mask) {
     mbarrier_at(place, address, Scope::kCta).valid = false;
     const Location word = shared_at(place, address, 8, 8, Scope::kCta);
     std::memset(&word.cta->valid[word.offset], 0, 8);
+    ++word.cta->shared_version;
   });
   warp.run->event();
   return Step::kNext;
@@ -85,15 +85,16 @@ Step arrive(Warp& warp, const Insn& insn, u32 mask) {
     if (insn.ops[0].kind == Operand::kRow64) warp.row64(insn.ops[0].slot)[lane] = token_of(barrier);
     if (insn.ops[3].kind != Operand::kNone) add_tx(place, address, barrier, i64(warp.row(insn.ops[3].slot)[lane]));
     if (no_complete && count >= barrier.pending)
-      fail(place, address, "would complete its phase by an arrival with .noComplete",
+      misused(place, address, "would complete its phase by an arrival with .noComplete",
            "Drop .noComplete or arrive with a smaller count.");
     if (drop) {
       if (count > barrier.expected)
-        fail(place, address, "has fewer expected arrivals than are dropped", "Check the counts.");
+        misused(place, address, "has fewer expected arrivals than are dropped", "Check the counts.");
       barrier.expected -= count;
     }
     mbarrier_arrive(place, address, scope_of(insn), count);
   });
+  warp.signal();
   return Step::kNext;
 }
 
@@ -144,6 +145,11 @@ Step pending_count(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
+bool starves(Warp& warp, const Insn& insn, u32 mask) {
+  const Place place{&warp, &insn, u32(__builtin_ctz(mask))};
+  return mbarrier_at(place, shared_address(place, insn.ops[1], Space(insn.attr[0])), Scope::kCta).tx > 0;
+}
+
 std::string describe_wait(Warp& warp, const Insn& insn, u32 mask) {
   const u32 lane = u32(__builtin_ctz(mask));
   const Place place{&warp, &insn, lane};
@@ -151,12 +157,11 @@ std::string describe_wait(Warp& warp, const Insn& insn, u32 mask) {
   const MBarrier& barrier = mbarrier_at(place, address, Scope::kCta);
   const u64 wanted = insn.attr[1] ? warp.row(insn.ops[2].slot)[lane] & 1 : warp.row64(insn.ops[2].slot)[lane] >> 20;
   return format(
-      "mbarrier at shared byte %u (address 0x%x) is in phase %llu; waits for %s %llu to complete; %u of %u arrivals "
-      "pending, "
-      "%lld transaction bytes outstanding",
-      (address & kOffsetMask) - kReservedShared, address, (unsigned long long)barrier.phase,
-      insn.attr[1] ? "the phase of parity" : "phase", (unsigned long long)wanted, barrier.pending, barrier.expected,
-      (long long)barrier.tx);
+      "for %s %llu of the mbarrier at shared byte %u (0x%x), which is in phase %llu with %u of %u arrivals "
+      "pending and %lld transaction bytes outstanding",
+      insn.attr[1] ? "the phase of parity" : "phase", (unsigned long long)wanted,
+      (address & kOffsetMask) - kReservedShared, address, (unsigned long long)barrier.phase, barrier.pending,
+      barrier.expected, (long long)barrier.tx);
 }
 
 constexpr NamedHandler kTable[] = {
@@ -168,7 +173,7 @@ constexpr NamedHandler kTable[] = {
     {"mbarrier.wait", wait},
     {"mbarrier.pending_count", pending_count},
 };
-constexpr Waiter kWaiters[] = {{wait, describe_wait, true}};
+constexpr Waiter kWaiters[] = {{wait, describe_wait, true, starves}};
 
 }  // namespace
 
@@ -176,13 +181,13 @@ MBarrier& mbarrier_at(const Place& place, u32 address, Scope scope) {
   const Location word = shared_at(place, address, 8, 8, scope);
   const u16 index = word.cta->mbarrier_index[word.offset / 8];
   if (!index || !word.cta->mbarriers[index - 1u].valid)
-    fail(place, address, "was never initialised (or was invalidated)",
+    misused(place, address, "was never initialised (or was invalidated)",
          "Run mbarrier.init and make it visible (fence.mbarrier_init, then a CTA or cluster barrier) before any other "
          "use.");
   u64 content;
   std::memcpy(&content, word.data, 8);
   if (content != (kSignature ^ word.offset))
-    fail(place, address, "was overwritten by an ordinary store or a copy",
+    misused(place, address, "was overwritten by an ordinary store or a copy",
          "Keep data out of the barrier's eight bytes.");
   return word.cta->mbarriers[index - 1u];
 }
@@ -190,7 +195,7 @@ MBarrier& mbarrier_at(const Place& place, u32 address, Scope scope) {
 void mbarrier_arrive(const Place& place, u32 address, Scope scope, u32 count) {
   MBarrier& barrier = mbarrier_at(place, address, scope);
   if (count > barrier.pending)
-    fail(place, address,
+    misused(place, address,
          format("gets %u arrivals but only %u of %u are pending in this phase", count, barrier.pending,
                 barrier.expected),
          "Make the count of mbarrier.init equal to the number of arrivals in a phase.");

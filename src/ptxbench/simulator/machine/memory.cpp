@@ -37,17 +37,10 @@ const Segment* GlobalMemory::near(u64 address) const {
 
 namespace {
 
-[[noreturn]] void fail(const Place& place, FaultKind kind, const std::string& what, std::string advice) {
-  throw Fault{
-      kind,
-      format("%s: %s (%s, lane %u)", place.insn->text.c_str(), what.c_str(), place.warp->name().c_str(), place.lane),
-      std::move(advice), place.warp->launch->kernel->index, place.insn->position};
-}
-
 void check_alignment(const Place& place, u64 address, u32 align, const char* space) {
   if (address & (align - 1))
     fail(place, FaultKind::kMisalignedAddress,
-         format("%s address 0x%llx is not a multiple of %u", space, (unsigned long long)address, align),
+         format("Misaligned address: %s address 0x%llx is not a multiple of %u", space, (unsigned long long)address, align),
          "Align the address to the size of the access.");
 }
 
@@ -62,7 +55,7 @@ void check_alignment(const Place& place, u64 address, u32 align, const char* spa
   }
   const bool stray = near && access == Access::kWrite;
   fail(place, stray ? FaultKind::kStrayWrite : FaultKind::kIllegalAddress,
-       format("%s of %llu bytes at global address 0x%llx, which %s", access == Access::kWrite ? "write" : "read",
+       format("Out of bounds: %s of %llu bytes at global address 0x%llx, which %s", access == Access::kWrite ? "write" : "read",
               (unsigned long long)bytes, (unsigned long long)address, where.c_str()),
        "Check the index arithmetic and the bounds against the tensor's sizes.");
 }
@@ -75,7 +68,7 @@ u8* global_at(const Place& place, u64 address, u64 bytes, u32 align, Access acce
   if (!segment) fail_global(place, address, bytes, access);
   if (access == Access::kWrite && !segment->writable)
     fail(place, FaultKind::kStrayWrite,
-         format("write of %llu bytes at byte %llu of %s, which is read-only", (unsigned long long)bytes,
+         format("Stray write: %llu bytes at byte %llu of %s, which is read-only", (unsigned long long)bytes,
                 (unsigned long long)(address - segment->base), segment->name.c_str()),
          "Write to outputs and workspace only; inputs stay as they are.");
   return segment->host + (address - segment->base);
@@ -87,20 +80,20 @@ Location shared_at(const Place& place, u32 address, u32 bytes, u32 align, Scope 
   Cta& own = *place.warp->cta;
   if (rank >= own.cluster->ctas.size())
     fail(place, FaultKind::kIllegalAddress,
-         format("shared address 0x%x names CTA rank %u of a cluster of %zu", address, rank, own.cluster->ctas.size()),
+         format("Out of bounds: shared address 0x%x names CTA rank %u of a cluster of %zu", address, rank, own.cluster->ctas.size()),
          "Form addresses of other CTAs with mapa and a rank below %cluster_nctarank.");
   if (scope == Scope::kCta && rank != own.rank)
     fail(place, FaultKind::kIllegalAddress,
-         format("shared::cta access to address 0x%x of CTA rank %u from rank %u", address, rank, own.rank),
+         format("Out of bounds: shared::cta access to address 0x%x of CTA rank %u from rank %u", address, rank, own.rank),
          "Use the shared::cluster form for another CTA's memory.");
   Cta& cta = *own.cluster->ctas[rank];
   if (offset < kReservedShared || offset > cta.shared_bytes || bytes > cta.shared_bytes - offset)
     fail(place, FaultKind::kIllegalAddress,
-         format("access of %u bytes at shared address 0x%x, but the CTA has %u bytes from 0x%x", bytes, address,
+         format("Out of bounds: access of %u bytes at shared address 0x%x, but the CTA has %u bytes from 0x%x", bytes, address,
                 cta.shared_bytes - kReservedShared, rank << kRankShift | kReservedShared),
          "Check the offset, and the dynamic shared memory size of the launch.");
   if (!cta.live_warps && &cta != &own && !own.cluster->finished())
-    fail(place, FaultKind::kIllegalAddress, format("shared memory of CTA rank %u, which has exited", rank),
+    fail(place, FaultKind::kIllegalAddress, format("Exited CTA: access to shared memory of CTA rank %u, which has exited", rank),
          "Keep every CTA alive until its peers have finished with its memory (barrier.cluster before exit).");
   return {cta.shared_data(offset), &cta, offset};
 }
@@ -110,7 +103,7 @@ u8* local_at(const Place& place, u64 address, u32 bytes, u32 align) {
   const u64 size = place.warp->launch->kernel->local_bytes, offset = address - kLocalWindow;
   if (offset >= size || bytes > size - offset)
     fail(place, FaultKind::kIllegalAddress,
-         format("access of %u bytes at local byte %lld of %llu", bytes, (long long)offset, (unsigned long long)size),
+         format("Out of bounds: access of %u bytes at local byte %lld of %llu", bytes, (long long)offset, (unsigned long long)size),
          "Check the index into the local array.");
   return place.warp->local.data() + place.lane * size + offset;
 }
@@ -139,7 +132,7 @@ u32 shared_address(const Place& place, const Operand& operand, Space space) {
   const u64 window = space == Space::kGeneric ? kSharedWindow >> 32 : 0;
   if (address >> 32 != window)
     fail(place, FaultKind::kIllegalAddress,
-         format("0x%llx is not a shared memory address", (unsigned long long)address),
+         format("Wrong state space: 0x%llx is not a shared memory address", (unsigned long long)address),
          space == Space::kGeneric ? "Use an address of shared memory."
                                   : "Convert a generic pointer with cvta.to.shared (__cvta_generic_to_shared) first.");
   return u32(address);

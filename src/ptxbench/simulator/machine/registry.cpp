@@ -23,7 +23,8 @@ Table join() {
                           fence_handlers(),         copy_handlers(),
                           bulk_handlers(),          tma_handlers(),
                           wgmma_handlers(),         fragment_handlers(),
-                          tensor_memory_handlers(), tensor_product_handlers()})
+                          tensor_memory_handlers(), tensor_product_handlers(),
+                          tensor_copy_handlers(),   tensor_pipe_handlers()})
     for (const NamedHandler& named : unit) table.emplace(named.op, named.handler);
   return table;
 }

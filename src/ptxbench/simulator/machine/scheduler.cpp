@@ -48,7 +48,7 @@ Scheduler::Scheduler(Run& run, Launch& launch, u32 resident_clusters)
   const u64 needed = cluster_bytes(launch), fitting = kMemoryBudget / needed;
   if (!fitting)
     throw Fault{FaultKind::kOutOfMemory,
-                format("one cluster needs %llu bytes of the simulator's memory", (unsigned long long)needed),
+                format("Too large: one cluster needs %llu bytes of the simulator's memory", (unsigned long long)needed),
                 "Use less local memory.", launch.kernel->index};
   resident_clusters_ = u32(std::min<u64>(std::max(resident_clusters, 1u), fitting));
 }
@@ -121,14 +121,24 @@ void Scheduler::resolve_stall(bool provably_stuck) {
   if (provably_stuck) expire_waits();
 }
 
-// The next piece of deferred work: copies in any order if the schedule is shuffled, products always in order.
+// The next piece of deferred work. Products come first: copies are late for them too. A reversed schedule completes the
+// last copy first, and the products of the warp that asked last, so that it runs ahead of the others; a shuffled one
+// takes anything. The products of one warp complete in order.
 Deferred Scheduler::take_deferred(Cluster& cluster) {
   auto& queue = cluster.deferred;
-  size_t pick = run_.options.seed ? random_() % queue.size() : 0;
-  if (queue[pick].kind == Deferred::kProduct)
-    for (pick = 0; queue[pick].kind != Deferred::kProduct;) ++pick;
-  Deferred work = std::move(queue[pick]);
-  queue.erase(queue.begin() + std::ptrdiff_t(pick));
+  const auto is_product = [](const Deferred& work) { return work.kind == Deferred::kProduct; };
+  auto pick = run_.options.reverse ? queue.end() - 1 : queue.begin();
+  if (run_.options.seed)
+    pick = queue.begin() + std::ptrdiff_t(random_() % queue.size());
+  else if (!is_product(*pick))
+    for (auto at = queue.begin(); at != queue.end(); ++at)
+      if (is_product(*at) && (run_.options.reverse || !is_product(*pick))) pick = at;
+  if (is_product(*pick))
+    pick = std::find_if(queue.begin(), pick, [&](const Deferred& work) {
+      return is_product(work) && work.place.warp == pick->place.warp;
+    });
+  Deferred work = std::move(*pick);
+  queue.erase(pick);
   return work;
 }
 
@@ -170,10 +180,10 @@ void Scheduler::check_limits() const {
   if (run_.cancel.load(std::memory_order_relaxed)) throw Fault{FaultKind::kCancelled, "cancelled", ""};
   if (run_.steps > run_.options.step_limit)
     throw Fault{FaultKind::kTimeLimit,
-                format("the run exceeded %llu warp instructions", (unsigned long long)run_.options.step_limit),
+                format("Step limit: the run exceeded %llu warp instructions", (unsigned long long)run_.options.step_limit),
                 "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
   if (std::chrono::steady_clock::now() > run_.deadline)
-    throw Fault{FaultKind::kTimeLimit, format("the run exceeded %g s", run_.options.time_limit_s),
+    throw Fault{FaultKind::kTimeLimit, format("Time limit: the run exceeded %g s", run_.options.time_limit_s),
                 "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
 }
 

@@ -4,6 +4,7 @@
 // groups meet again where control flow joins. A group that waits keeps the groups behind it waiting, as on hardware,
 // until nothing else can proceed; then every group may run on its own (independent thread scheduling).
 #include <algorithm>
+#include <utility>
 
 #include "scheduler.hpp"
 
@@ -77,6 +78,11 @@ class SplitRunner {
           store(step == Step::kBlock ? Split::kBlocked : Split::kConverging);
           return executed;
         }
+        if (step == Step::kPoll) {
+          store(Split::kYielded);
+          warp_.splits[number_].polled = i64(pc_);
+          return executed;
+        }
         count(mask);
         executed = true;
         if (step == Step::kJump ? jump(mask) : step == Step::kExit ? leave(mask) : false) return true;
@@ -84,11 +90,14 @@ class SplitRunner {
       } else {
         ++pc_;
       }
-      if (warp_.yielded) {
-        warp_.yielded = false;
-        store(Split::kYielded);
-        warp_.splits[number_].polled = i64(pc_) - 1;
-        return executed;
+      if (warp_.pause != Pause::kNone) {
+        const Pause why = std::exchange(warp_.pause, Pause::kNone);
+        if (why == Pause::kPoll) {
+          store(Split::kYielded);
+          warp_.splits[number_].polled = i64(pc_) - 1;
+          return executed;
+        }
+        budget_ = 0;
       }
       if (pc_ >= meet_) break;
     }
@@ -160,11 +169,10 @@ SliceEnd run_slice(Warp& warp, u32 budget) {
     leave_warp(warp);
     return SliceEnd::kBlocked;
   }
-  if (!executed) return SliceEnd::kIdle;
   if (!budget) return SliceEnd::kExhausted;
   const bool yielded = std::any_of(warp.splits.begin(), warp.splits.end(),
                                    [](const Split& split) { return split.state == Split::kYielded; });
-  return yielded ? SliceEnd::kYielded : SliceEnd::kBlocked;
+  return yielded ? SliceEnd::kYielded : executed ? SliceEnd::kBlocked : SliceEnd::kIdle;
 }
 
 }  // namespace ptx

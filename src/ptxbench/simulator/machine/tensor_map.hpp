@@ -16,16 +16,19 @@ struct TensorMap {
   u8 swizzle;      // Swizzle
   u8 nan_fill;     // out-of-bounds elements are NaN instead of zero
   u8 reduce_type;  // AtomicType of reductions
-  u8 reserved[7];
+  u8 steps[kMaxRank];  // elements from one that is loaded to the next, by dimension; 1 in the innermost
+  u8 reserved[2];
   u64 base;
   u64 dims[kMaxRank];         // elements, innermost first
   u64 strides[kMaxRank - 1];  // bytes, of dimensions 1..
   u16 box[kMaxRank];          // elements
   u8 padding[6];
 
+  // Elements that a box has in shared memory along a dimension.
+  u32 extent(u32 dimension) const { return (box[dimension] + steps[dimension] - 1u) / steps[dimension]; }
   u64 box_bytes() const {
     u64 bytes = element_bytes;
-    for (u32 d = 0; d < rank; ++d) bytes *= box[d];
+    for (u32 d = 0; d < rank; ++d) bytes *= extent(d);
     return bytes;
   }
 };

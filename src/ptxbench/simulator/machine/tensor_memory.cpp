@@ -131,27 +131,42 @@ struct Transfer {
   }
 };
 
-Step tensor_load(Warp& warp, const Insn& insn, u32 mask) {
-  if (mask != warp.live) return Step::kConverge;
-  const u32 registers = u32(insn.attr[1]);
-  const Transfer transfer(warp, insn, insn.ops[registers]);
+void load(const Transfer& transfer, const Place& place, u32 registers) {
+  Warp& warp = *place.warp;
   const u32* cells = transfer.memory.cells.data();
   bool valid = true;
   for (u32 i = 0; i < registers; ++i) {
-    if (insn.ops[i].kind == Operand::kNone) continue;
-    u32* row = warp.row(insn.ops[i].slot);
-    for_lanes(mask, [&](u32 lane) {
+    if (place.insn->ops[i].kind == Operand::kNone) continue;
+    u32* row = warp.row(place.insn->ops[i].slot);
+    for_lanes(warp.live, [&](u32 lane) {
       const size_t low = transfer.index(lane, transfer.packed ? 2 * i : i);
       const size_t high = transfer.packed ? transfer.index(lane, 2 * i + 1) : low;
       valid &= transfer.memory.valid[low] && transfer.memory.valid[high];
       row[lane] = transfer.packed ? (cells[low] & 0xffff) | cells[high] << 16 : cells[low];
     });
-    warp.watch(insn.ops[i].slot);
   }
   if (!valid)
-    warp.run->hazard(HazardKind::kUninitialisedTensorMemory, {&warp, &insn, 0}, [&] {
+    warp.run->hazard(HazardKind::kUninitialisedTensorMemory, place, [&] {
       return format("reads cells from column %u on that nothing has written", transfer.base.column);
     });
+}
+
+// Reads at once, or in a late schedule when the warp waits; the registers hold poison until then.
+Step tensor_load(Warp& warp, const Insn& insn, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  const u32 registers = u32(insn.attr[1]);
+  const Transfer transfer(warp, insn, insn.ops[registers]);
+  const Place place{&warp, &insn, 0};
+  const bool late = warp.run->late(Deferred::kProduct);
+  for (u32 i = 0; i < registers; ++i) {
+    if (insn.ops[i].kind == Operand::kNone) continue;
+    if (late) std::fill_n(warp.row(insn.ops[i].slot), kLanes, kPoison);
+    warp.watch(insn.ops[i].slot);
+  }
+  if (late)
+    warp.tensor_loads.push_back([=] { load(transfer, place, registers); });
+  else
+    load(transfer, place, registers);
   return Step::kNext;
 }
 
@@ -177,6 +192,8 @@ Step tensor_store(Warp& warp, const Insn& insn, u32 mask) {
 
 Step wait_load(Warp& warp, const Insn&, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
+  for (const auto& load : warp.tensor_loads) load();
+  warp.tensor_loads.clear();
   warp.unwatch();
   return Step::kNext;
 }
@@ -197,7 +214,7 @@ Step fence_before(Warp& warp, const Insn&, u32) {
 }
 
 std::string describe_alloc(Warp& warp, const Insn& insn, u32) {
-  return format("no %u free columns of tensor memory", warp.row(insn.ops[1].slot)[__builtin_ctz(warp.live)]);
+  return format("for %u free columns of tensor memory", warp.row(insn.ops[1].slot)[__builtin_ctz(warp.live)]);
 }
 
 constexpr NamedHandler kTable[] = {
@@ -224,12 +241,10 @@ bool TensorMemory::allocated(u32 column, u32 count) const {
 
 TensorMemory& tensor_columns(const Place& place, Cta& cta, u32 column, u32 count) {
   if (!cta.tensor_memory || !cta.tensor_memory->allocated(column, count))
-    throw Fault{
-        FaultKind::kIllegalAddress,
-        format("%s: tensor memory columns %u to %u of CTA (%u,%u,%u) are not allocated (%s)", place.insn->text.c_str(),
-               column, column + count - 1, cta.id[0], cta.id[1], cta.id[2], place.warp->name().c_str()),
-        "Allocate the columns with tcgen05.alloc and add offsets to the address it returns.",
-        place.warp->launch->kernel->index, place.insn->position};
+    fail(place, FaultKind::kIllegalAddress,
+         format("Not allocated: tensor memory columns %u to %u of CTA (%u,%u,%u)", column, column + count - 1, cta.id[0],
+                cta.id[1], cta.id[2]),
+         "Allocate the columns with tcgen05.alloc and add offsets to the address it returns.");
   return *cta.tensor_memory;
 }
 

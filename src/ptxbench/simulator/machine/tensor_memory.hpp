@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "machine.hpp"
+#include "matrix.hpp"
 
 namespace ptx {
 
@@ -11,10 +11,21 @@ constexpr u32 kTensorLanes = 128;
 constexpr u32 kTensorColumns = 512;
 constexpr u32 kAllocationUnit = 32;
 
-// Asynchronous tcgen05 work that no commit has completed yet, in issue order.
+// Cells of tensor memory that asynchronous work reads or writes. Every 32 lanes have a lower and an upper half: bits 0, 1.
+struct TensorRegion {
+  u32 column = 0, columns = 0;
+  u32 halves = 3;
+  bool overlaps(const TensorRegion& other) const {
+    return halves & other.halves && column < other.column + other.columns && other.column < column + columns;
+  }
+};
+
+// Asynchronous tcgen05 work that no commit has completed yet.
 struct TensorWork {
   Place place;
   std::function<void()> run;  // empty once done
+  TensorRegion writes, reads = {};
+  u64 pipeline = 0;   // products with the same accumulator, shape and kind have the same number; 0 for copies
 };
 
 struct TensorMemory {
@@ -23,7 +34,7 @@ struct TensorMemory {
   std::vector<u32> owner =
       std::vector<u32>(kTensorColumns / kAllocationUnit);  // by unit: first column + 1 of the allocation, or 0
   bool relinquished = false;
-  std::vector<TensorWork> pipe;
+  std::vector<TensorWork> pipe;  // in order of issue
   u64 completed = 0;  // products that have left the pipe
 
   u64 issued() const { return completed + pipe.size(); }
@@ -38,6 +49,17 @@ struct TensorAddress {
   u32 lane, column;
   explicit TensorAddress(u32 bits) : lane(bits >> 16), column(bits & 0xffff) {}
 };
+
+// Starts asynchronous work of the CTA: at once, or when a commit completes it in a late schedule. Reports work whose order
+// after what is in flight the ISA does not guarantee.
+void start_tensor_work(TensorWork work);
+
+// cta_group: the CTAs that take part, and a check that there are so many.
+Cta& pair_cta(Cta& cta, u32 group, u32 number);
+void check_pair(Warp& warp, const Insn& insn, u32 group);
+
+// A matrix descriptor of tcgen05.
+MatrixDescriptor decode_tensor_descriptor(const Place& place, u64 bits);
 
 // The tensor memory of a CTA; faults if columns [column, column + count) are not allocated.
 TensorMemory& tensor_columns(const Place& place, Cta& cta, u32 column, u32 count);

@@ -29,8 +29,8 @@ bool is_sound(const TensorMap& map) {
   if (map.element_bytes > 8 || std::popcount(map.element_bytes) != 1) return false;
   if (map.swizzle > u8(Swizzle::k128) || map.reduce_type > u8(AtomicType::kF64)) return false;
   for (u32 d = 0; d < map.rank; ++d)
-    if (map.box[d] < 1 || map.box[d] > kMaxBox || map.dims[d] > kMaxExtent) return false;
-  return true;
+    if (map.box[d] < 1 || map.box[d] > kMaxBox || map.dims[d] > kMaxExtent || !map.steps[d]) return false;
+  return map.steps[0] == 1;
 }
 
 TensorMap read_map(const Place& place, const Operand& operand, u32 rank) {
@@ -68,7 +68,7 @@ template <class Visit>
 void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
   const u32 row_bytes = map.box[0] * u32(map.element_bytes);
   u32 rows = 1;
-  for (u32 d = 1; d < map.rank; ++d) rows *= map.box[d];
+  for (u32 d = 1; d < map.rank; ++d) rows *= map.extent(d);
   const i64 left = std::clamp<i64>(-at[0], 0, map.box[0]),
             right = std::clamp<i64>(i64(map.dims[0]) - at[0], 0, map.box[0]);
   for (u32 number = 0; number < rows; ++number) {
@@ -77,8 +77,8 @@ void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
     u32 rest = number;
     bool inside = left < right;
     for (u32 d = 1; d < map.rank; ++d) {
-      const i64 index = at[d] + i64(rest % map.box[d]);
-      rest /= map.box[d];
+      const i64 index = at[d] + i64(rest % map.extent(d)) * map.steps[d];
+      rest /= map.extent(d);
       inside &= index >= 0 && index < i64(map.dims[d]);
       row.address += u64(index) * map.strides[d - 1];
     }

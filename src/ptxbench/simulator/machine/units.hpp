@@ -19,5 +19,7 @@ std::span<const NamedHandler> wgmma_handlers();
 std::span<const NamedHandler> fragment_handlers();
 std::span<const NamedHandler> tensor_memory_handlers();
 std::span<const NamedHandler> tensor_product_handlers();
+std::span<const NamedHandler> tensor_copy_handlers();
+std::span<const NamedHandler> tensor_pipe_handlers();
 
 }  // namespace ptx

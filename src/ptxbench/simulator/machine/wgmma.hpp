@@ -5,9 +5,34 @@
 #include <utility>
 #include <vector>
 
-#include "machine.hpp"
+#include "matrix.hpp"
 
 namespace ptx {
+
+constexpr u32 kWarpsOfGroup = 4;
+
+// What a wgmma.mma_async says. Attributes: see wgmma.cpp.
+struct WgmmaForm {
+  u32 columns, depth;
+  Element a, b;
+  Accumulators kind;
+  bool a_in_registers, negate, a_mn_major, b_mn_major, saturate;
+  u32 registers;  // of the accumulators
+
+  explicit WgmmaForm(const Insn& insn)
+      : columns(u32(insn.attr[0])),
+        depth(32 / bytes_of(Element(insn.attr[1]))),
+        a(Element(insn.attr[1])),
+        b(Element(insn.attr[2])),
+        kind(Accumulators(insn.attr[3])),
+        a_in_registers(insn.attr[4]),
+        negate(insn.attr[5] != insn.attr[6]),
+        a_mn_major(insn.attr[7]),
+        b_mn_major(insn.attr[8]),
+        saturate(insn.attr[9]),
+        registers(columns / (kind == Accumulators::kF16 ? 4 : 2)) {}
+  u64 flops() const { return 2ull * 16 * columns * depth; }
+};
 
 // Accumulators of products that are in flight in a late schedule; the registers hold poison meanwhile. A move of such a
 // register gives its place in the accumulator another name.
@@ -23,21 +48,42 @@ struct WgmmaProduct {
   u64 a_descriptor = 0, b_descriptor = 0;
   std::vector<u32> a_fragment = {};  // rows of A held in registers, or empty
   bool accumulate = true;
-  u64 number = 0;     // in the warp's order of issue
-  bool done = false;  // computed; the registers get the result when the warp waits
   WgmmaAccumulator* accumulator = nullptr;  // in a late schedule
+
+  // Where register i of the accumulators is.
+  u32* row(u32 i) const {
+    return accumulator ? &accumulator->rows[size_t(i) * kLanes] : place.warp->row(place.insn->ops[i].slot);
+  }
 };
 
+// Products have numbers in the warp's order of issue; those of one number of the four warps are one instruction.
 struct WgmmaState {
-  std::vector<WgmmaProduct> open;
-  std::deque<std::vector<WgmmaProduct>> groups;
+  std::deque<WgmmaProduct> products;  // issued and not waited for; the first has number `retired`
+  std::deque<u64> groups;             // products issued when each group was committed
   std::list<WgmmaAccumulator> in_flight;
-  u64 issued = 0;     // products
+  u64 retired = 0;
   u64 completed = 0;  // products known to be complete for the whole warpgroup
   u64 requested = 0;  // products that a late schedule has been asked to complete
   bool fenced = false;
   std::vector<u32> fenced_rows;  // contents of the kernel's wgmma rows at the last fence, or as products left them
+
+  u64 issued() const { return retired + products.size(); }
 };
+
+// Computes a warp's quarter of a product onto its accumulators.
+void compute_wgmma(const WgmmaProduct& product);
+
+// Registers around products. `hold` takes the accumulators of a product out of the registers in a late schedule, and
+// `retire` gives them back once the last product on them is complete; `fence` notes what the registers hold, and
+// `check_fence` reports a product on registers that changed since; `keep` notes what a product left in them.
+void hold_accumulators(WgmmaProduct& product);
+void retire_accumulators(const WgmmaProduct& product);
+void fence_registers(Warp& warp);
+void check_fence(const WgmmaProduct& product);
+void keep_results(const WgmmaProduct& product);
+
+// wgmma.move: see the handler.
+Step move_register(Warp& warp, const Insn& insn, u32 mask);
 
 // Reports products that nobody waited for; completes nothing.
 void leave_wgmma(Warp& warp);
