@@ -238,3 +238,16 @@ def test_json_is_alone_on_standard_output(tmp_path: Path, command: list[str]) ->
     ended = run(*command, cache=tmp_path)
     assert ended.code == 0
     assert isinstance(json.loads(ended.out), list)
+
+
+def test_a_training_row_is_judged_with_a_word_on_what_that_is_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.cu").write_text("int launch(\n")
+    monkeypatch.setenv("PTXBENCH_CACHE", str(tmp_path / "cache"))
+    for task, told in (("gemm_f16", True), ("gemm_n7168_k5120", False)):
+        arguments = ["eval", str(tmp_path / "broken.cu"), "--task", task, "--target", "sm_90a", "--json"]
+        assert run_command(arguments, threading.Event()) == 1
+        said = capsys.readouterr()
+        assert json.loads(said.out)["outcome"] == "compile_error"
+        assert (f"{task} is training material: no evaluation counts its verdicts." in said.err) is told

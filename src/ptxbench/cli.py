@@ -104,10 +104,12 @@ def evaluate_command(
     check_device(device)
     if kernel.is_dir():
         candidates, unreadable = read_folder(kernel, task=row, target=chip)
+        tell_of_training_row(row)
         evaluator = replace(ready_evaluator(context.obj), tiers=tiers, strict=strict)
         code = judge_folder(evaluator, candidates, unreadable, jobs=jobs, resume=not fresh, as_json=as_json)
         raise typer.Exit(code)
     candidate = read_candidate(kernel, task=row, target=chip)
+    tell_of_training_row(row)
     evaluator = replace(ready_evaluator(context.obj), tiers=tiers, strict=strict)
     with stage_display(err) as say:
         verdict = storing(replace(evaluator, progress=say), resume=False).evaluate(candidate)
@@ -346,6 +348,12 @@ def sass_text(artifact: Artifact) -> str:
             text = f"{instruction.predicate} {instruction.opcode} {instruction.operands}".strip()
             lines.append(f"{instruction.offset:06x} {line:>5} {text:<72} {family}".rstrip())
     return "\n".join(lines)
+
+
+def tell_of_training_row(task: str) -> None:
+    """Says on standard error that a verdict on this task is no evaluation, where that is so."""
+    if get_task(task).suite == "training":
+        err.print(f"{task} is training material: no evaluation counts its verdicts.", highlight=False)
 
 
 def listing(*columns: str) -> Table:

@@ -113,7 +113,7 @@ def test_a_rejection_is_the_verdict(outcome: Outcome) -> None:
 def test_a_fault_has_the_outcome_of_its_kind(kind: FaultKind) -> None:
     verdict = decide(replace(GOOD, runs=(run(), fault(kind)), instructions=None))
     assert verdict.outcome is FAULT_OUTCOMES[kind]
-    assert verdict.reason.startswith("Warp 3 did it at line 12 (at M=128") and PLAIN.label in verdict.reason
+    assert verdict.reason == "Warp 3 did it at line 12 (at M=128, N=128, K=1024 on normal inputs)."
     assert verdict.advice == "Stop." and verdict.detail == ("warp 3",)
 
 

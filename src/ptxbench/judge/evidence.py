@@ -14,6 +14,7 @@ from ptxbench.core import (
     Observation,
     OutputReport,
     Rejection,
+    Schedule,
     Task,
     TimingReport,
     WorkloadReport,
@@ -44,9 +45,11 @@ class Run:
 
     @property
     def where(self) -> str:
-        """Sizes, inputs and schedule in words, for messages."""
+        """Sizes and inputs in words, for messages; the schedule too unless it is the plain one."""
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        return f"at {sizes} on {self.distribution} inputs" + (f" with {self.schedule}" if self.schedule else "")
+        schedule = self.observation.schedule
+        under = f" with {schedule.label}" if schedule and schedule != Schedule() else ""
+        return f"at {sizes} on {self.distribution} inputs{under}"
 
     def workload_report(self) -> WorkloadReport:
         """What the verdict keeps of this run."""
