@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_program import GEMM, PROGRAM, run, unfinished
+from cli_program import GEMM, PROGRAM, SIGNATURE, run, unfinished
 from ptxbench.cli import run_command
 from ptxbench.console import guarded
 from ptxbench.native import Cache
@@ -241,10 +241,9 @@ def test_json_is_alone_on_standard_output(tmp_path: Path, command: list[str]) ->
 
 
 def test_a_training_row_is_judged_with_a_word_on_what_that_is_worth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "broken.cu").write_text("int launch(\n")
-    monkeypatch.setenv("PTXBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "broken.cu").write_text(f'extern "C" int launch({SIGNATURE}) {{ return 0 }}\n')
     for task, told in (("gemm_f16", True), ("gemm_n7168_k5120", False)):
         arguments = ["eval", str(tmp_path / "broken.cu"), "--task", task, "--target", "sm_90a", "--json"]
         assert run_command(arguments, threading.Event()) == 1
