@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ptxbench.core import Outcome, Record, Target, Tier
+from ptxbench.solutions import solutions
 
 HERE = Path(__file__).parent
 TASK = "gemm_n7168_k5120"
@@ -16,14 +17,23 @@ SEED = 20_250_117
 _SECTION = re.compile(r"^ *//\[(?P<name>\w+)\n(?P<text>.*?)^ *//\]\n", re.MULTILINE | re.DOTALL)
 
 
+class Edit(Record):
+    """Text that stands once in a solution, and what is put in its place."""
+
+    at: str
+    put: str
+
+
 class Attempt(Record):
     """One candidate.
 
     ``about`` says what it tries, as a clause. It is the file ``base`` with the sections in ``code`` replaced, followed
-    by ``tail``, or ``source`` alone. ``reason`` is found in the verdict's reason and ``remark`` in one of its remarks
-    (regular expressions).
+    by ``tail``; or a known-good ``solution`` (its file) with ``edits``, and the file ``part`` in front of its own code;
+    or ``source`` alone. ``reason`` is found in the verdict's reason and ``remark`` in one of its remarks (regular
+    expressions).
 
     ``hurried`` attempts use up limits, which are therefore small; ``full_sandbox`` ones differ without namespaces.
+    ``quick`` attempts belong to the default test run.
     """
 
     name: str
@@ -33,16 +43,32 @@ class Attempt(Record):
     base: str = ""
     code: dict[str, str] = {}
     tail: str = ""
+    solution: str = ""
+    part: str = ""
+    edits: tuple[Edit, ...] = ()
     source: str = ""
+    task: str = TASK
     target: Target = Target.SM_90A
     tiers: tuple[Tier, ...] = ("small",)
     encoding: Literal["plain", "crlf", "bom"] = "plain"
     remark: str = ""
     hurried: bool = False
     full_sandbox: bool = False
+    quick: bool = False
 
     def text(self) -> str:
         """The source as a model might have written it."""
+        return self._edited() if self.solution else self._filled()
+
+    def _edited(self) -> str:
+        text = next(row for row in solutions() if row.file == self.solution).source()
+        for edit in self.edits:
+            assert text.count(edit.at) == 1, f"{self.name}: {self.solution} has {edit.at!r} {text.count(edit.at)} times"
+            text = text.replace(edit.at, edit.put)
+        part = (HERE / "bases" / self.part).read_text() if self.part else ""
+        return text.replace("namespace {", part + "namespace {", 1)
+
+    def _filled(self) -> str:
         text = (HERE / "bases" / self.base).read_text() if self.base else self.source
         known = {match["name"] for match in _SECTION.finditer(text)}
         assert set(self.code) <= known, f"{self.name}: {self.base} has no section {set(self.code) - known}"

@@ -186,6 +186,7 @@ def test_headers_are_offered_or_withheld(toolchain: Toolchain, task: Task, tmp_p
             + "{ return 0; }",
             2, "excessive recursion",
         ),
+        (HEAD + KERNEL + "char big[1ull << 36] = {};\n" + LAUNCH + BODY, 0, "larger than 2 GiB"),
     ],
 )
 def test_compile_errors_name_the_line(compiled: Compile, source: str, line: int, says: str) -> None:
@@ -230,6 +231,11 @@ def test_compile_errors_name_the_line(compiled: Compile, source: str, line: int,
             "calls malloc",
         ),
         (HEAD + KERNEL + "__global__ void p(float* c) { k<<<1, 1>>>(c); }\n" + LAUNCH + BODY, "launches another"),
+        (
+            HEAD + "__device__ char big[1ull << 33];\n__global__ void k(float* c) { big[int(*c)] = 1; }\n" + LAUNCH
+            + BODY,
+            "device variables are 8589934592 bytes",
+        ),
     ],
 )
 def test_contract_errors_name_the_argument(compiled: Compile, source: str, says: str) -> None:

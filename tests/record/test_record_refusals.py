@@ -27,6 +27,7 @@ CASES: dict[str, tuple[Outcome, str, str]] = {
     "too_much_shared": (LAUNCH, r"307200 bytes \(300 KiB\) of shared memory .* allows 232448", "fewer stages"),
     "checks_shared": (LAUNCH, r"returned 1 \(cudaErrorInvalidValue\); cudaFuncSetAttribute .* 307200", "device allows"),
     "forgets_attribute": (LAUNCH, "65536 bytes of dynamic shared .* 49152 are allowed", "cudaFuncSetAttribute"),
+    "large_static": (LAUNCH, "131072 bytes of static shared memory, and 49152 are allowed", "extern __shared__"),
     "block_too_large": (LAUNCH, r"block \(2048, 1, 1\)", "block within"),
     "beyond_bounds": (LAUNCH, "bounded has 256 threads per block, .* at most 128", "__launch_bounds__"),
     "empty_grid": (LAUNCH, r"grid \(1, 0, 1\)", "grid within"),

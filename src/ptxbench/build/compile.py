@@ -31,6 +31,11 @@ _DEVICE_RUNTIME = re.compile(
 )
 _LAUNCH_IN_KERNEL = re.compile(r"kernel launch from (?:__device__|__global__)|requires separate compilation mode")
 _FULL = re.compile(rb"No space left on device|fatal\s*: Could not write file")
+_HOST_DATA = re.compile(r"^\S+\(\.text\S*: relocation truncated to fit", re.MULTILINE)
+_VARIABLE = re.compile(r"\.global (?:\.align \d+ )?\.[bsuf](?P<bits>\d+) [\w$]+\[(?P<count>\d+)\]")
+_MOST_VARIABLES = 1 << 32
+"""Bytes of device variables from which on a cubin's sizes wrap; no task leaves a kernel nearly as much."""
+
 _CRASH = re.compile(r"nvcc error\s*: '(?P<tool>\w+)' died due to signal (?P<signal>\d+)")
 
 
@@ -126,7 +131,7 @@ class _Compilation:
             return _compile_error(f"The compiled code cannot be described: {error}.", found)
         # The library embeds the cubin, and must go on doing so byte by byte.
         library = library.replace(made, cubin)
-        refusal = linkage_violation(exported, self.task) or _device_runtime_use(ptx)
+        refusal = linkage_violation(exported, self.task) or _device_runtime_use(ptx) or _giant_variables(ptx)
         if refusal is not None:
             return refusal.model_copy(update={"remarks": to_remarks(found, SOURCE)})
         self._report("disassemble")
@@ -158,6 +163,8 @@ class _Compilation:
         if elsewhere is not None:
             place = f" in {elsewhere.file}" if elsewhere.file else ""
             return _compile_error(f"The source does not compile{place}: {elsewhere.text}.", found)
+        if _HOST_DATA.search(output):
+            return _compile_error("The static data of the host code is larger than 2 GiB.", found)
         crash = _CRASH.search(output)
         if crash is None:
             # Nothing points at the candidate. If the tools fail on a trivial kernel too, this raises.
@@ -216,6 +223,17 @@ def _device_runtime_use(ptx: str) -> Rejection | None:
             advice="Define workspace_bytes and use the workspace argument of launch, or shared memory.",
         )
     return _device_launch(0)
+
+
+def _giant_variables(ptx: str) -> Rejection | None:
+    size = sum(int(found["bits"]) // 8 * int(found["count"]) for found in _VARIABLE.finditer(ptx))
+    if size < _MOST_VARIABLES:
+        return None
+    return Rejection(
+        outcome=Outcome.CONTRACT_ERROR,
+        reason=f"The device variables are {size} bytes, and less than {_MOST_VARIABLES} are allowed at any size.",
+        advice="Define workspace_bytes and use the workspace argument of launch, in proportion to the sizes.",
+    )
 
 
 def _device_launch(line: int) -> Rejection:

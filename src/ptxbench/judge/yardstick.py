@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.core import Dtype
-from ptxbench.tasks import Float64, Problem, Tensor, rounded, ulp
+from ptxbench.tasks import Float64, Problem, Tensor, max_denominator, rms_denominator, rounded, ulp
 
 RMS_FACTOR = 1.5
 """Bound on the RMS error in units of the yardstick, overall and in every block.
@@ -33,8 +33,6 @@ An honest element is within half an ulp (√3 scales) where rounding dominates, 
 Measured at most 1.05 for honest orders of the sums, 1.6 in attention (dS from rounded weights). One element off by 5 %
 is at 13 or more.
 """
-
-_HALF_ULP = math.sqrt(3.0)
 
 
 @dataclass(frozen=True)
@@ -76,12 +74,12 @@ def measure(problem: Problem, name: str, output: Tensor) -> Measurement:
         return np.where(np.isfinite(error), error, np.inf)
 
     error, honest, rounding = (relative(v) for v in (output, problem.honest[name], rounded(truth, dtype)))
-    rms_bound = np.maximum(1.0, np.maximum(_block_rms(honest, block), _block_rms(rounding, block)))
-    max_bound = np.maximum(_HALF_ULP, np.maximum(block_max(honest, block), block_max(rounding, block)))
-    overall = max(1.0, _rms(honest), _rms(rounding))
+    rms_bound = rms_denominator(_block_rms(honest, block), _block_rms(rounding, block))
+    max_bound = max_denominator(block_max(honest, block), block_max(rounding, block))
+    overall = float(rms_denominator(_rms(honest), _rms(rounding)))
     ratio = error / expand_blocks(max_bound, block, truth.shape)
     return Measurement(
-        rms=_rms(error) / overall,
+        rms=float(_rms(error)) / overall,
         rms_blocks=_block_rms(error, block) / rms_bound,
         max_blocks=block_max(ratio, block),
         ratio=ratio,
@@ -113,5 +111,5 @@ def _block_rms(values: Float64, block: tuple[int, ...]) -> Float64:
     return np.sqrt(block_sum(np.square(values), block) / block_sum(np.ones_like(values), block))
 
 
-def _rms(values: Float64) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
+def _rms(values: Float64) -> Float64:
+    return np.sqrt(np.mean(np.square(values)))

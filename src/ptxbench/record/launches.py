@@ -75,6 +75,11 @@ def _check_shared(raw: RawKernel, facts: KernelFacts, sheet: DataSheet, name: st
             f"{sheet.shared_bytes_per_block_optin}.",
             "Write fewer stages or smaller tiles.",
         )
+    if facts.static_shared > _DEFAULT_SHARED:
+        raise launch_error(
+            f"{name} declares {facts.static_shared} bytes of static shared memory, and {_DEFAULT_SHARED} are allowed.",
+            "Write extern __shared__ for large tiles, and give their bytes in the launch.",
+        )
     allowed = raw.max_dynamic_shared if raw.max_dynamic_shared >= 0 else _DEFAULT_SHARED - facts.static_shared
     if raw.dynamic_shared > allowed:
         raise launch_error(

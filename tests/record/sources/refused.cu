@@ -25,6 +25,7 @@ __device__ float table[16];
 
 __global__ void kernel(const bf16 *a, bf16 *c, int n) { c[0] = a[n]; }
 __global__ void __launch_bounds__(128) bounded(bf16 *c) { c[0] = c[1]; }
+__global__ void static_tile(bf16 *c) { __shared__ bf16 tile[65536]; tile[threadIdx.x] = c[1]; __syncthreads(); c[0] = tile[threadIdx.x ^ 1]; }
 __global__ void __cluster_dims__(2, 1, 1) compiled_cluster(bf16 *c) { c[0] = c[1]; }
 __global__ void with_map(const __grid_constant__ CUtensorMap map, bf16 *c) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map)); c[0] = c[1]; }
 __global__ void use_table(bf16 *c) { asm volatile("prefetch.tensormap [%0];" ::"l"(&constant_map)); c[0] = (bf16)table[threadIdx.x]; }
@@ -89,6 +90,7 @@ LAUNCHER(too_much_shared) {
 }
 LAUNCHER(checks_shared) { return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 300 * 1024); }
 LAUNCHER(forgets_attribute) { kernel<<<1, 32, 64 * 1024, stream>>>(A, C, N); return 0; }
+LAUNCHER(large_static) { static_tile<<<1, 32, 0, stream>>>(C); return 0; }
 LAUNCHER(block_too_large) { kernel<<<1, 2048, 0, stream>>>(A, C, N); return 0; }
 LAUNCHER(beyond_bounds) { bounded<<<1, 256, 0, stream>>>(C); return 0; }
 LAUNCHER(empty_grid) { kernel<<<dim3(1, 0), 32, 0, stream>>>(A, C, N); return 0; }
