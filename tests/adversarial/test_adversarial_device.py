@@ -8,6 +8,7 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -38,6 +39,8 @@ def verdicts(results: Any) -> Iterator[dict[str, Verdict]]:
     with judging(threading.Event(), "cuda", Target.SM_90A, jobs=JOBS) as evaluator:
         judge = replace(evaluator, seed=SEED, tiers=GPU_TIERS)
         answers = evaluate_all(judge, candidates, jobs=JOBS, on_answer=lambda answer: None)
+        device = evaluator.device.capabilities().model_dump(mode="json")
+    results.record("machine", date=datetime.now(UTC).isoformat(timespec="seconds"), **device)
     found = {answer.origin: answer.verdict for answer in answers if answer.verdict is not None}
     rows = {
         name: {

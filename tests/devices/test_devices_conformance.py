@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from functools import cache
 
 import pytest
+from devices_prepared import Prepared
 
-from ptxbench.build import compile_candidate, find_toolchain
-from ptxbench.core import Artifact, Cancelled, LaunchPlan, RunOptions, Target
+from ptxbench.core import Cancelled, RunOptions, Target
 from ptxbench.devices import SimulatorDevice, conformance
 from ptxbench.devices.conformance import BASE, CASES, Case, run_case, run_once
-from ptxbench.evaluate import make_candidate
 from ptxbench.native import Cache
-from ptxbench.record import find_recorder
-from ptxbench.solutions import include_dir
-
-Prepared = Callable[[Case, Target], tuple[Artifact, LaunchPlan]]
 
 
 @pytest.fixture(scope="module")
@@ -28,30 +21,6 @@ def device(shared_cache: Cache) -> SimulatorDevice:
         device = SimulatorDevice()
         device.prepare()
         return device
-
-
-@pytest.fixture(scope="module")
-def prepared(shared_cache: Cache) -> Prepared:
-    """Artifact and plan of a case on a target."""
-    toolchain = find_toolchain()
-    recorder = find_recorder(toolchain, shared_cache)
-
-    @cache
-    def compiled(target: Target) -> Artifact:
-        candidate = make_candidate(conformance.source(), task=conformance.TASK.name, target=target, origin="")
-        artifact = compile_candidate(
-            candidate, conformance.TASK, toolchain=toolchain, cache=shared_cache, include=include_dir()
-        )
-        assert isinstance(artifact, Artifact), artifact
-        return artifact
-
-    def prepare(case: Case, target: Target) -> tuple[Artifact, LaunchPlan]:
-        artifact = compiled(target)
-        plan = recorder.record(artifact, conformance.TASK, conformance.SIZES, launcher=case.launcher)
-        assert isinstance(plan, LaunchPlan), plan
-        return artifact, plan
-
-    return prepare
 
 
 @pytest.mark.parametrize("target", Target)

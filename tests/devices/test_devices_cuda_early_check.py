@@ -26,6 +26,7 @@ from ptxbench.devices.cuda.counters import counters_library, site_counts
 from ptxbench.devices.cuda.counting import count_plan
 from ptxbench.devices.cuda.turns import timer_of
 from ptxbench.native import Cache
+from ptxbench.tasks import get_task
 
 pytestmark = pytest.mark.gpu
 
@@ -330,7 +331,7 @@ def graphs(cases: dict[str, Case], judge: Judge) -> bool:
     with ExecutorProcess(BASELINE) as baseline:
         load_baseline(baseline, sizes, judge)
         try:
-            timer_of(baseline, graph=True)()
+            timer_of(baseline, graph=True, library="cublas")()
         except DeviceError:
             return False
     return True
@@ -338,7 +339,9 @@ def graphs(cases: dict[str, Case], judge: Judge) -> bool:
 
 def load_baseline(baseline: ExecutorProcess, sizes: dict[str, int], judge: Judge) -> None:
     inputs, _ = judge.problem(sizes)
-    done(baseline.request("load", STEP_SECONDS, inputs["A"] + inputs["B"], operation="gemm", sizes=sizes))
+    task = get_task("gemm_n7168_k5120").model_dump(mode="json")
+    done(baseline.request("load", STEP_SECONDS, task=task, sizes=sizes))
+    write_inputs(baseline, inputs)
 
 
 def test_the_baseline_against_itself(
@@ -347,9 +350,11 @@ def test_the_baseline_against_itself(
     sizes = cases[f"{CLUSTER_SOLUTION}{CORE}"].plan.sizes
     with ExecutorProcess(BASELINE) as other:
         load_baseline(other, sizes, judge)
-        timer_of(other)()
-        log("sharing", cublas=judge.errors(other.request("read", STEP_SECONDS).blob, judge.problem(sizes)[1]))
-        turns = take_turns(timer_of(cublas, graph=graphs), timer_of(other, graph=graphs), A_A_BLOCKS)
+        done(other.request("run", STEP_SECONDS, library="cublas"))
+        output = other.request("read", STEP_SECONDS, buffer="C").blob
+        log("sharing", cublas=judge.errors(output, judge.problem(sizes)[1]))
+        a, b = (timer_of(side, graph=graphs, library="cublas") for side in (cublas, other))
+        turns = take_turns(a, b, A_A_BLOCKS)
     ratio = described(turns)
     log("a_a_ratio", cublas={**ratio, "graph": graphs})
     assert abs(ratio["median"] - 1) < 0.01
@@ -364,7 +369,9 @@ def test_the_time_of_a_solution_beside_cublas(
     with ExecutorProcess() as executor:
         load(executor, case)
         write_inputs(executor, judge.problem(sizes)[0])
-        turns = take_turns(timer_of(cublas, graph=graphs), timer_of(executor, graph=graphs), RACE_BLOCKS)
+        turns = take_turns(
+            timer_of(cublas, graph=graphs, library="cublas"), timer_of(executor, graph=graphs), RACE_BLOCKS
+        )
         smi = nvidia_smi()
     found = described(turns)
     flops = 2 * sizes["M"] * sizes["N"] * sizes["K"]

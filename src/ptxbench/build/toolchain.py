@@ -1,19 +1,23 @@
 """The CUDA tools of the PyPI packages, the host compiler, and the one recipe that compiles a candidate.
 
-A CUDA installation of the system is never used: the tools are those that lie beside this package's dependencies.
+A CUDA installation of the system is used only where the variable ``PTXBENCH_CUDA`` names it; otherwise the tools are
+those that lie beside this package's dependencies.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
+import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.build.confine import Mount
 from ptxbench.build.sandbox import Limits, Sandbox, find_sandbox
 from ptxbench.core import Target, ToolchainError
-from ptxbench.native import compiler_version, host_compiler
+from ptxbench.native import compiler_version, host_compiler, scrubbed_environment
 
 _REQUIREMENTS = ("cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.2", "nvidia-cuda-nvdisasm==13.2.86")
 
@@ -108,8 +112,12 @@ class Toolchain:
 def find_toolchain() -> Toolchain:
     """Finds the CUDA packages of this Python and g++ on ``PATH``, and tries the sandbox (about 20 ms).
 
-    Raises `ToolchainError` with the remedy if a part is missing.
+    ``PTXBENCH_CUDA`` names the folder of a CUDA toolkit to take instead of the packages. Raises `ToolchainError` with
+    the remedy if a part is missing.
     """
+    chosen = os.environ.get("PTXBENCH_CUDA", "")
+    if chosen:
+        return _installed_toolkit(Path(chosen))
     cuda = _cuda_folder()
     versions: dict[str, str] = {}
     for file, package in _PARTS:
@@ -122,6 +130,32 @@ def find_toolchain() -> Toolchain:
     compiler = host_compiler()
     versions["g++"] = compiler_version(compiler)
     return Toolchain(cuda=cuda, compiler=compiler, versions=versions, sandbox=find_sandbox())
+
+
+def _installed_toolkit(folder: Path) -> Toolchain:
+    """The tools of a CUDA toolkit, whose versions they tell themselves."""
+    cuda, compiler = folder.resolve(), host_compiler()
+    for file, _ in _PARTS:
+        if not (cuda / file).is_file():
+            raise ToolchainError(f"PTXBENCH_CUDA names {folder}, which is no whole CUDA 13 toolkit: it lacks {file}.")
+    versions = {f"cuda-{tool}": _told_version(cuda / "bin" / tool) for tool in ("nvcc", "nvdisasm")}
+    versions["g++"] = compiler_version(compiler)
+    return Toolchain(cuda=cuda, compiler=compiler, versions=versions, sandbox=find_sandbox())
+
+
+def _told_version(tool: Path) -> str:
+    """The version in a CUDA tool's answer to ``--version``, such as 13.0.88."""
+    try:
+        done = subprocess.run(
+            [str(tool), "--version"], env=scrubbed_environment(), stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ToolchainError(f"{tool} does not run ({error}); reinstall the CUDA toolkit.") from error
+    found = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
+    if found is None:
+        raise ToolchainError(f"{tool} does not tell its version; reinstall the CUDA toolkit.")
+    return found[1]
 
 
 def ptx_name() -> str:

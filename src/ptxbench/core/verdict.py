@@ -126,9 +126,22 @@ class Interval(Record):
     high: float
 
 
+class LibraryTime(Record):
+    """How fast one library did the task on the same device; ``ms`` is a median and ``tflops`` follows from it."""
+
+    name: str
+    version: str
+    ms: float
+    tflops: float
+
+
 class TimingReport(Record):
     """Tier 3. ``speedup`` is baseline time over candidate time; ``speed_of_light`` a fraction of the measured
     ceiling.
+
+    ``libraries`` are all that were timed (the fastest is the baseline, and the only one timed in turns with the
+    candidate), ``absent`` says why others were not. ``samples`` counts timed calls of the candidate; ``conditions``
+    holds clocks, power, temperature and throttle reasons seen meanwhile.
     """
 
     speedup: Interval
@@ -136,6 +149,10 @@ class TimingReport(Record):
     ms: float
     tflops: float
     speed_of_light: float
+    libraries: tuple[LibraryTime, ...] = ()
+    absent: dict[str, str] = {}
+    samples: int = 0
+    conditions: dict[str, Any] = {}
 
 
 class Verdict(Record):

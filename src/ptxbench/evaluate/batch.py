@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from ptxbench.core import Candidate, Evaluator, UnsupportedError, Verdict
+from ptxbench.core import Candidate, DeviceError, Evaluator, UnsupportedError, Verdict
 from ptxbench.evaluate.pipeline import LocalEvaluator
 from ptxbench.store import VerdictStore
 
@@ -48,15 +48,23 @@ def evaluate_all(
 ) -> list[Answer]:
     """Judges every candidate with ``jobs`` at a time and returns the answers in the order of ``candidates``.
 
-    ``on_answer`` is called in the calling thread as each one ends. What only concerns one candidate (the simulator
-    lacks an instruction) is a problem in its answer. The first other infrastructure error ends the batch: what has not
-    begun is not judged, and the error is raised when the running ones have ended.
+    ``on_answer`` is called in the calling thread as each one ends. What only concerns one candidate is a problem in its
+    answer: the simulator lacks an instruction, or a device fails twice on it. The first other infrastructure error ends
+    the batch: what has not begun is not judged, and the error is raised when the running ones have ended.
     """
 
     def answer(candidate: Candidate) -> Answer:
         try:
             return Answer(candidate.origin, evaluator.evaluate(candidate))
         except UnsupportedError as error:
+            return Answer(candidate.origin, None, str(error))
+        except DeviceError:
+            return second(candidate)
+
+    def second(candidate: Candidate) -> Answer:
+        try:
+            return Answer(candidate.origin, evaluator.evaluate(candidate))
+        except DeviceError as error:
             return Answer(candidate.origin, None, str(error))
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ptxbench.build import find_sandbox, find_toolchain
 from ptxbench.core import CacheError, Progress, PtxbenchError, Record
-from ptxbench.devices import SimulatorDevice
+from ptxbench.devices import CudaDevice, SimulatorDevice
 from ptxbench.native import Cache, host_compiler
 from ptxbench.record import find_recorder
 
@@ -34,7 +34,7 @@ def diagnose(cache: Cache, progress: Progress) -> tuple[Check, ...]:
         ("cache", True, lambda: _writable(cache)),
         ("recorder", True, lambda: str(find_recorder(find_toolchain(), cache).host)),
         ("simulator", True, lambda: SimulatorDevice().prepare()),
-        ("GPU", False, _gpu),
+        ("GPU", False, lambda: _gpu(cache)),
     )
     checks: list[Check] = []
     for name, required, run in rows:
@@ -55,11 +55,12 @@ def _writable(cache: Cache) -> str:
         raise CacheError(f"cannot write the cache {cache.root}: {error.strerror}; set PTXBENCH_CACHE") from error
 
 
-def _gpu() -> str:
-    driver = Path("/proc/driver/nvidia/version")
-    if not driver.exists():
+def _gpu(cache: Cache) -> str:
+    if not any(Path(place).exists() for place in ("/proc/driver/nvidia/version", "/dev/nvidiactl")):
         raise PtxbenchError("no NVIDIA driver; verdicts come from the simulator")
-    return driver.read_text().splitlines()[0]
+    with CudaDevice(cache, spares=0) as device:
+        libraries = ", ".join(f"{name} {version}" for name, version in device.libraries().items()) or "none"
+        return f"{device.name} for {device.target}; counts by {device.counters.name}; libraries: {libraries}"
 
 
 def _confinement() -> str:

@@ -20,9 +20,9 @@ from ptxbench.core import (
     Verdict,
     Workload,
 )
-from ptxbench.evaluate.replay import replay_all, weigh
-from ptxbench.evaluate.stages import Stages
-from ptxbench.evaluate.trials import draw_seed, simulator_trials
+from ptxbench.evaluate.examiner import Examiner, SimulatorExaminer
+from ptxbench.evaluate.stages import Stages, silent
+from ptxbench.evaluate.trials import draw_seed
 from ptxbench.evaluate.versions import versions
 from ptxbench.judge import Evidence, decide
 from ptxbench.native import Cache
@@ -31,16 +31,13 @@ from ptxbench.store import VerdictKey
 from ptxbench.tasks import get_task
 
 
-def silent(stage: str) -> None:
-    """A `Progress` that shows nothing."""
-
-
 @dataclass(frozen=True)
 class LocalEvaluator:
     """Judges candidates on this machine (`core.Evaluator`); safe to use from several threads.
 
     ``include`` is the folder of the header set, or None to withhold it. ``seed`` fixes the secret seed, for tests and
-    for judging again; None draws one per verdict. ``threads`` is how many replays run at a time.
+    for judging again; None draws one per verdict. ``threads`` is how many replays run at a time. ``examiner`` gathers
+    the observations; without one they are a simulator's (``device``).
     """
 
     device: Device
@@ -52,6 +49,7 @@ class LocalEvaluator:
     strict: bool = False
     seed: int | None = None
     threads: int = 2
+    examiner: Examiner | None = None
     progress: Progress = silent
 
     def evaluate(self, candidate: Candidate) -> Verdict:
@@ -65,7 +63,7 @@ class LocalEvaluator:
             device=self.device.capabilities().model_dump(mode="json"),
             strict=self.strict,
             seeds=(seed,),
-            versions=versions(self.toolchain, self.include),
+            versions=self._versions(),
         )
         return self._judge(evidence, stages).model_copy(update={"stages_s": stages.seconds})
 
@@ -78,12 +76,11 @@ class LocalEvaluator:
             workloads=self.tiers,
             strict=self.strict,
             device=self.device.capabilities().model_dump_json(),
-            versions=versions(self.toolchain, self.include),
+            versions=self._versions(),
         )
 
     def _judge(self, evidence: Evidence, stages: Stages) -> Verdict:
         candidate, task = evidence.candidate, evidence.task
-        (seed,) = evidence.seeds
 
         with stages("compiling"):
             artifact = self.compile(candidate)
@@ -92,17 +89,20 @@ class LocalEvaluator:
         evidence = replace(evidence, artifact=artifact)
 
         with stages("recording"):
-            plans = self.record(artifact, task, task.of_tier(*self.tiers))
+            plans = self.record(artifact, task, self.examining.workloads(task, self.tiers))
         if isinstance(plans, Rejection):
             return decide(replace(evidence, rejection=plans))
         evidence = replace(evidence, plans=plans)
 
-        with stages("simulating"):
-            trials = simulator_trials(task, self.tiers, seed)
-            replays = replay_all(self.device, artifact, plans, task, trials, self.threads)
+        return decide(self.examining.examine(evidence, self.tiers, stages))
 
-        with stages("judging"):
-            return decide(weigh(evidence, artifact, replays))
+    @property
+    def examining(self) -> Examiner:
+        """Who gathers what the device has to say."""
+        return self.examiner or SimulatorExaminer(self.device, self.threads)
+
+    def _versions(self) -> dict[str, str]:
+        return versions(self.toolchain, self.include) | self.examining.versions()
 
     def compile(self, candidate: Candidate) -> Artifact | Rejection:
         """The candidate compiled, from the cache where it was compiled before."""

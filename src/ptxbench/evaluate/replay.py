@@ -78,6 +78,12 @@ def replay_all(
 
 def replay(device: Device, artifact: Artifact, plan: LaunchPlan, trial: Trial, problem: Problem) -> Replay:
     """One replay on copies of the inputs, with poisoned outputs and workspace."""
+    outputs, buffers = prepared(plan, problem)
+    return Replay(trial, problem, device.run(artifact, plan, buffers, trial.options), outputs)
+
+
+def prepared(plan: LaunchPlan, problem: Problem) -> tuple[dict[str, Tensor], dict[str, memoryview]]:
+    """Poisoned output tensors, and the bytes that a device takes: theirs, the inputs', and a workspace of noise."""
     outputs = poisoned_outputs(problem)
     tensors = {name: tensor.copy() for name, tensor in problem.inputs.items()} | outputs
     buffers = {name: tensor.view(np.uint8).reshape(-1).data for name, tensor in tensors.items()}
@@ -85,7 +91,7 @@ def replay(device: Device, artifact: Artifact, plan: LaunchPlan, trial: Trial, p
     for buffer in plan.buffers:
         if buffer.role == "workspace":
             buffers[buffer.name] = memoryview(bytearray(noise.bytes(buffer.bytes)))
-    return Replay(trial, problem, device.run(artifact, plan, buffers, trial.options), outputs)
+    return outputs, buffers
 
 
 def judge_runs(replays: Sequence[Replay]) -> tuple[Run, ...]:
@@ -96,7 +102,7 @@ def judge_runs(replays: Sequence[Replay]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> Evidence:
+def weigh(evidence: Evidence, replays: Sequence[Replay]) -> Evidence:
     """Adds what the replays showed: judged runs, and an instruction report.
 
     Every workload was counted, because a kernel may choose its instructions by the sizes. The report is the first that
@@ -110,7 +116,7 @@ def weigh(evidence: Evidence, artifact: Artifact, replays: Sequence[Replay]) -> 
         judge_instructions(
             evidence.task,
             evidence.candidate,
-            artifact,
+            evidence.built,
             evidence.plans[counted.trial.plan],
             counted.observation.counts,
             followed,

@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from ptxbench.core import Progress
 
 
+def silent(stage: str) -> None:
+    """A `Progress` that shows nothing."""
+
+
 class Stages:
     """Announces each stage and keeps how long it took, in seconds, under its name."""
 

@@ -27,6 +27,9 @@ early products a tile that is read before it was waited for.
 STEP_LIMIT = 200_000_000
 """Warp instructions of one replay. Known-good kernels need below 0.3 million at these sizes, scalar ones some ten."""
 
+HARDWARE_LIMIT_S = 3.0
+"""Seconds of one replay of a small workload on a GPU, where known-good kernels need below a millisecond."""
+
 TIME_LIMIT_S = 600.0
 """Only a safety net: what a busy machine can make longer must not decide a verdict."""
 
@@ -86,3 +89,24 @@ def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Tria
     knocked = int(rng.integers(len(workloads)))
     drawn = next(t.seed for t in trials if t.plan == knocked)
     return (*trials, trial(knocked, first, drawn, plain, perturbation=factor))
+
+
+def hardware_trials(task: Task, workloads: Sequence[Workload], seed: int, *, count: bool) -> tuple[Trial, ...]:
+    """The replays of the small workloads on a GPU: all with the first distribution, the small tier with every other.
+
+    With ``count`` the first replay of every workload counts too. Inputs follow from ``seed``, and differ from those of
+    `simulator_trials`.
+    """
+    seeds = iter(int(s) for s in np.random.default_rng((seed, 1)).integers(1 << 62, size=64))
+    first, *others = task.distributions
+
+    def trial(index: int, distribution: str, mode: Mode) -> Trial:
+        options = RunOptions(mode=mode, time_limit_s=HARDWARE_LIMIT_S)
+        return Trial(index, workloads[index], distribution, next(seeds), options)
+
+    trials: list[Trial] = []
+    for index, workload in enumerate(workloads):
+        trials.append(trial(index, first, Mode.COUNT if count else Mode.RUN))
+        if workload.tier == "small":
+            trials += [trial(index, name, Mode.RUN) for name in others]
+    return tuple(trials)

@@ -9,7 +9,13 @@ from pathlib import Path
 import ptxbench
 from ptxbench.build import Toolchain
 
-_CODE = {".py", ".cpp", ".hpp", ".cuh", ".toml"}
+_CODE = {".py", ".cpp", ".hpp", ".cu", ".cuh", ".toml"}
+
+JUDGING = (
+    "build", "core", "devices", "evaluate", "judge", "native", "record", "simulator", "solutions/include", "stats",
+    "store", "tasks",
+)  # fmt: skip
+"""The folders whose code could change an answer: this room, all that it imports, and the header set."""
 
 
 def versions(toolchain: Toolchain, include: Path | None) -> dict[str, str]:
@@ -20,10 +26,10 @@ def versions(toolchain: Toolchain, include: Path | None) -> dict[str, str]:
 
 @functools.cache
 def code_digest() -> str:
-    """16 hexadecimal digits that change whenever a source file of this package does."""
+    """16 hexadecimal digits that change whenever a source file does that has a part in judging."""
     root = Path(ptxbench.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.suffix in _CODE):
+    for path in sorted(path for room in JUDGING for path in (root / room).rglob("*") if path.suffix in _CODE):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root)}\0{len(content)}\0".encode())
         digest.update(content)

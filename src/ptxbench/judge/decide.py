@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ptxbench.core import (
     FAULT_OUTCOMES,
@@ -29,9 +29,7 @@ def decide(evidence: Evidence) -> Verdict:
     `ValueError` where the evidence cannot carry one: nothing was refused, and yet there is no run, a run without
     reports, or no instruction report. That is a fault of the caller, not of the candidate.
     """
-    found = next(filter(None, (condition(evidence) for condition in CONDITIONS)), None)
-    if found is None:
-        found = _accepted(evidence)
+    found = refusal(evidence) or _accepted(evidence)
     artifact = evidence.artifact
     return Verdict(
         outcome=found.outcome,
@@ -46,9 +44,9 @@ def decide(evidence: Evidence) -> Verdict:
         strict=evidence.strict,
         correctness=CorrectnessReport(workloads=tuple(run.workload_report() for run in evidence.runs)),
         instructions=evidence.instructions or InstructionReport(),
-        hazards=merged_hazards(evidence.runs),
+        hazards=merged_hazards((*(h for run in evidence.runs for h in run.observation.hazards), *evidence.findings)),
         remarks=(*found.remarks, *(artifact.remarks if artifact else ())),
-        detail=_fault_detail(evidence.runs),
+        detail=(*_fault_detail(evidence.runs), *evidence.notes),
         timing=evidence.timing if found.outcome is Outcome.PASSED else None,
         plan_digest=joint_digest(evidence.plans),
         artifact_digest=artifact.digest if artifact else "",
@@ -58,10 +56,15 @@ def decide(evidence: Evidence) -> Verdict:
     )
 
 
-def merged_hazards(runs: tuple[Run, ...]) -> tuple[Hazard, ...]:
-    """Every distinct finding of all runs once, races first, with the occurrences added up."""
+def refusal(evidence: Evidence) -> Rejection | None:
+    """The first condition that holds, as far as the evidence goes; None where nothing speaks against the candidate."""
+    return next(filter(None, (condition(evidence) for condition in CONDITIONS)), None)
+
+
+def merged_hazards(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
+    """Every distinct finding once, races first, with the occurrences added up."""
     merged: dict[tuple[str, ...], Hazard] = {}
-    for hazard in (h for run in runs for h in run.observation.hazards):
+    for hazard in hazards:
         key = (hazard.severity, hazard.kind, hazard.kernel, str(hazard.source_line), str(hazard.ptx_line))
         seen = merged[key].occurrences if key in merged else 0
         merged[key] = merged.get(key, hazard).model_copy(update={"occurrences": seen + hazard.occurrences})
@@ -151,6 +154,12 @@ def _race(evidence: Evidence) -> Rejection | None:
 def _broken_rule(evidence: Evidence) -> Rejection | None:
     if not evidence.strict:
         return None
+    told = next(iter(evidence.findings), None)
+    if told is not None:
+        reason = f"The simulator found a {told.severity} (strict judging): {told.message}"
+        return Rejection(
+            outcome=Outcome.WRONG_RESULT, reason=reason, advice=told.advice, source_line=told.source_line
+        )
     return _hazard(evidence, "rule", "A rule of the instruction set is broken (strict judging)")
 
 
@@ -168,9 +177,7 @@ def _hazard(evidence: Evidence, severity: str, lead: str) -> Rejection | None:
 
 
 def _not_carried(evidence: Evidence) -> Rejection | None:
-    if evidence.instructions is None:
-        raise ValueError("a candidate that ran needs an instruction report before it can be judged")
-    return instruction_gate(evidence.instructions, evidence.candidate.target)
+    return evidence.instructions and instruction_gate(evidence.instructions, evidence.candidate.target)
 
 
 CONDITIONS: tuple[Condition, ...] = (
@@ -191,10 +198,12 @@ def _accepted(evidence: Evidence) -> Rejection:
     """The two good outcomes, in the same form as the bad ones."""
     if not evidence.runs or not all(run.reports for run in evidence.runs):
         raise ValueError("a candidate that nothing refused needs runs with judged outputs")
+    if evidence.instructions is None:
+        raise ValueError("a candidate that ran needs an instruction report before it can be judged")
     if evidence.timing is None:
         return Rejection(
             outcome=Outcome.CORRECT_UNTIMED,
-            reason="Correct, and the target's matrix instruction carried the work; this device does not time.",
+            reason=f"Correct, and the target's matrix instruction carried the work; {_why_untimed(evidence)}.",
         )
     speedup = evidence.timing.speedup
     return Rejection(
@@ -204,6 +213,10 @@ def _accepted(evidence: Evidence) -> Rejection:
             f"(95 % interval {speedup.low:.3f} to {speedup.high:.3f})."
         ),
     )
+
+
+def _why_untimed(evidence: Evidence) -> str:
+    return "it was not timed" if evidence.device.get("times") else "this device does not time"
 
 
 def _fault_detail(runs: tuple[Run, ...]) -> tuple[str, ...]:

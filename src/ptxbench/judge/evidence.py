@@ -9,6 +9,7 @@ from typing import Any
 from ptxbench.core import (
     Artifact,
     Candidate,
+    Hazard,
     InstructionReport,
     LaunchPlan,
     Observation,
@@ -72,7 +73,9 @@ class Evidence:
     """What the stages found, as far as they went. A stage that refused the candidate leaves ``rejection``.
 
     ``plans`` and ``runs`` stand in the order in which they were made. ``instructions`` is None until a run was counted,
-    ``timing`` unless the device can time. ``device`` describes the device, ``seeds`` are those of the inputs.
+    ``timing`` unless the device can time. ``findings`` are the simulator's where hardware decides: they are told, and
+    decide only in strict judging. ``notes`` are sentences about what could not be done. ``device`` describes the
+    device, ``seeds`` are those of the inputs.
     """
 
     task: Task
@@ -84,7 +87,16 @@ class Evidence:
     runs: tuple[Run, ...] = ()
     instructions: InstructionReport | None = None
     timing: TimingReport | None = None
+    findings: tuple[Hazard, ...] = ()
+    notes: tuple[str, ...] = ()
     strict: bool = False
     seeds: tuple[int, ...] = ()
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     versions: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def built(self) -> Artifact:
+        """The artifact; `ValueError` before the candidate was compiled."""
+        if self.artifact is None:
+            raise ValueError("the candidate has not been compiled yet")
+        return self.artifact

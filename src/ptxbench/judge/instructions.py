@@ -13,6 +13,7 @@ from ptxbench.core import (
     InstructionReport,
     LaunchPlan,
     SiteCount,
+    Target,
     Task,
     families_of,
     matrix_family,
@@ -63,8 +64,9 @@ def judge_instructions(
     compiled = compiled_counts(artifact.sass, plan.kernels(), families)
     on_hardware = any(_is_sass(site) for site in counts)
     sites = _by_family(counts, families)
-    if on_hardware:  # the device gives a dummy product no FLOPs
-        sites[matrix.name] = [site for site in sites[matrix.name] if site.flops]
+    if on_hardware:
+        if matrix.unit == "warp":  # the device gives a dummy product no FLOPs
+            sites[matrix.name] = [site for site in sites[matrix.name] if site.flops]
     else:
         sites[matrix.name] = confirmed_sites(sites[matrix.name], artifact.sass, matrix)
     work = flops(task, plan.sizes)
@@ -99,6 +101,28 @@ def judge_instructions(
         sizes=dict(plan.sizes),
         source="hardware counters" if on_hardware else "simulator, PTX instructions that the machine code confirms",
     )
+
+
+def with_simulated(
+    seen: InstructionReport | None, simulated: InstructionReport | None, target: Target
+) -> InstructionReport | None:
+    """A report from hardware counters with what only the simulator can tell.
+
+    That is the knock-out, and for ``tcgen05``, whose shapes the machine code does not show, the share of the task's
+    work. Without a report from hardware, the simulator's.
+    """
+    if seen is None or simulated is None:
+        return seen or simulated
+    matrix = matrix_family(target)
+    report = seen.model_copy(update={"perturbation_followed": simulated.perturbation_followed})
+    if matrix.unit == "warp":
+        return report
+    sizes = ", ".join(f"{name}={value}" for name, value in simulated.sizes.items())
+    own = seen.families[matrix.name].model_copy(update={"carried": simulated.families[matrix.name].carried})
+    return report.model_copy(update={
+        "families": {**seen.families, matrix.name: own},
+        "source": f"{seen.source}; shapes of {matrix.name} from the simulator at {sizes}",
+    })  # fmt: skip
 
 
 def _other_math_flops(family: Family, sites: Iterable[SiteCount]) -> float:

@@ -1,34 +1,58 @@
-"""The baseline executor: a library's own kernels behind the same requests, ``python -m ... baseline READ_FD WRITE_FD``.
+"""The baseline executor, ``python -m ptxbench.devices.cuda.baseline READ_FD WRITE_FD``: libraries behind requests.
 
-====== =============================================== =====================
-op     header → reply's header                         blob → reply's blob
-====== =============================================== =====================
-hello  → device properties, versions
-load   operation (``gemm``), sizes                     the inputs, in order →
-read   → the output's bytes                            → the output's bytes
-time   samples, graph → samples
-====== =============================================== =====================
+======== ============================================== =====================
+op       header → reply's header                        blob → reply's blob
+======== ============================================== =====================
+hello    → device properties, versions
+load     task, sizes, imports → libraries, absent
+unload
+write    buffer                                         the buffer's bytes →
+read     buffer                                         → the buffer's bytes
+run      library
+time     samples, library, graph → samples
+ceilings → flops_per_second, bytes_per_second
+======== ============================================== =====================
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
+import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ptxbench.core import DeviceError
+from ptxbench.core import Argument, DeviceError, Task
 from ptxbench.devices.cuda.channel import Message
 from ptxbench.devices.cuda.driver import Driver, Handle
-from ptxbench.devices.cuda.server import Handler, connect, serve
+from ptxbench.devices.cuda.libraries import Absent, Library, Setting, builders
+from ptxbench.devices.cuda.server import Handler, serve_program
 from ptxbench.devices.cuda.timing import Stopwatch
 
 Answer = tuple[dict[str, Any], bytes | bytearray]
 
+_WARM_UP_SECONDS = 0.1
+_PAUSE_SECONDS = 0.004
+_TRIALS = 10
+_CEILING_CUBES = (2048, 4096, 8192)
+_COPY_BYTES = 2 << 30
+_STORED = {"bf16": ("bfloat16", "<i2"), "f16": ("float16", "<f2"), "f32": ("float32", "<f4")}
+"""PyTorch's name of a dtype, and the array interface's for the same bytes (which has no bfloat16)."""
+
+
+class _Memory:
+    """Device memory that PyTorch takes as a tensor (CUDA array interface, version 3)."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], type_name: str) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape, "typestr": type_name, "data": (address, False), "version": 3, "strides": None,
+        }
+
 
 class Baseline:
-    """PyTorch in the process's primary context; its work runs on a stream of ours."""
+    """PyTorch in the process's primary context; all work runs on one stream of ours."""
 
     def __init__(self) -> None:
         started = time.perf_counter()
@@ -37,17 +61,22 @@ class Baseline:
         self._stream: Handle = self._driver.stream()
         self._torch_stream = self._torch.cuda.ExternalStream(int(self._stream))
         self._stopwatch = Stopwatch(self._driver, self._stream)
-        self._work: Callable[[], None] | None = None
-        self._output: Any = None
-        self._graph: Handle = None
+        self._imported: list[int] = []
+        self._tensors: dict[str, Any] = {}
+        self._outputs: tuple[str, ...] = ()
+        self._libraries: dict[str, Library] = {}
+        self._graphs: dict[str, Any] = {}
         self._start_s = time.perf_counter() - started
 
     def handlers(self) -> dict[str, Handler]:
         """Operation names and what answers them."""
-        return {"hello": self.hello, "load": self.load, "read": self.read, "time": self.time}
+        return {
+            "hello": self.hello, "load": self.load, "unload": self.unload, "write": self.write, "read": self.read,
+            "run": self.run, "time": self.time, "ceilings": self.ceilings,
+        }
 
     def hello(self, request: Message) -> Answer:
-        """Who answers, with which library."""
+        """Who answers, with which PyTorch."""
         versions = {
             "torch": self._torch.__version__,
             "cuda": self._torch.version.cuda,
@@ -56,47 +85,167 @@ class Baseline:
         return {"device": self._driver.properties(), "versions": versions, "driver_start_s": self._start_s}, b""
 
     def load(self, request: Message) -> Answer:
-        """Puts inputs on the device and runs the library once, so that plans and workspaces exist."""
-        if request.header["operation"] != "gemm":
-            raise DeviceError(f"There is no baseline for {request.header['operation']!r} here.")
-        sizes = request.header["sizes"]
-        m, n, k = sizes["M"], sizes["N"], sizes["K"]
-        torch = self._torch
-        both = torch.frombuffer(request.blob, dtype=torch.bfloat16).cuda()
-        a, b = both[: m * k].view(m, k), both[m * k :].view(n, k)
-        self._output = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
-        torch.cuda.synchronize()
+        """Readies every library that can do the task and times each: ``libraries``, the fastest first.
 
-        def work() -> None:
-            with torch.cuda.stream(self._torch_stream):
-                torch.matmul(a, b.t(), out=self._output)
+        ``imports`` maps buffers of another process; the others are made here, unset. ``absent`` says which libraries
+        are missing, and why. ``graph`` says whether a library's work can be replayed as a graph.
+        """
+        task, sizes = Task.model_validate(request.header["task"]), request.header["sizes"]
+        self._unload()
+        imports: dict[str, Any] = request.header.get("imports", {})
+        self._tensors = {a.name: self._tensor(a, sizes, imports.get(a.name)) for a in task.arguments}
+        self._outputs = tuple(argument.name for argument in task.outputs)
+        setting = Setting(self._torch, task, sizes, self._tensors, int(self._stream), self._compared)
+        absent: dict[str, str] = {}
+        for name, build in builders(task).items():
+            try:
+                with self._torch.cuda.stream(self._torch_stream):
+                    library = build(setting)
+                    library.renew()
+                    library.work()
+                self._torch.cuda.synchronize()
+                self._libraries[name] = library
+                self._graphs[name] = self._captured(library)
+            except (Absent, RuntimeError, TypeError, NotImplementedError, DeviceError) as error:
+                absent[name] = str(error).strip().split("\n")[0]
+        graphs = {name: graph is not None for name, graph in self._graphs.items()}
+        times = self._compared([self._enqueue(name, graphs[name]) for name in self._libraries])
+        timed = [
+            {"name": name, "version": library.version, "graph": graphs[name], "ms": ms}
+            for (name, library), ms in zip(self._libraries.items(), times, strict=True)
+        ]
+        return {"libraries": sorted(timed, key=lambda entry: entry["ms"]), "absent": absent}, b""
 
-        self._work, self._graph = work, None
-        work()
-        torch.cuda.synchronize()
+    def unload(self, request: Message) -> Answer:
+        """Gives everything back, mapped buffers of other processes too."""
+        self._unload()
+        return {}, b""
+
+    def write(self, request: Message) -> Answer:
+        """Sets a buffer's content."""
+        bytes_of = self._torch.frombuffer(request.blob, dtype=self._torch.uint8)
+        self._flat(request.header["buffer"]).copy_(bytes_of)
+        self._torch.cuda.synchronize()
         return {}, b""
 
     def read(self, request: Message) -> Answer:
-        """The output's bytes."""
-        flat = self._output.view(self._torch.uint8).cpu().numpy()
-        return {}, flat.tobytes()
+        """A buffer's content."""
+        return {}, self._flat(request.header["buffer"]).cpu().numpy().tobytes()
+
+    def run(self, request: Message) -> Answer:
+        """One library's work on the inputs as they are now; the results go into the output buffers."""
+        library = self._library(request.header["library"])
+        with self._torch.cuda.stream(self._torch_stream):
+            library.renew()
+            for name, result in zip(self._outputs, library.work(), strict=True):
+                if result.data_ptr() != self._tensors[name].data_ptr():
+                    self._tensors[name].copy_(result.reshape(self._tensors[name].shape))
+        self._torch.cuda.synchronize()
+        return {}, b""
 
     def time(self, request: Message) -> Answer:
-        """Timed runs, one after the other."""
-        work = self._enqueue(request.header["graph"])
+        """Timed runs of one library, one after the other."""
+        work = self._enqueue(request.header["library"], request.header["graph"])
         samples = [self._stopwatch.sample(work) for _ in range(request.header["samples"])]
         return {"samples": [sample.model_dump() for sample in samples]}, b""
 
-    def _enqueue(self, graph: bool) -> Callable[[], None]:
-        if self._work is None:
-            raise DeviceError("The baseline was asked to work before anything was loaded; send load first.")
-        if not graph:
-            return self._work
-        if self._graph is None:
-            self._driver.begin_capture(self._stream)
-            self._work()
-            self._graph = self._driver.end_capture(self._stream)
-        return lambda: self._driver.call("cuGraphLaunch", self._graph, self._stream)
+    def ceilings(self, request: Message) -> Answer:
+        """What this device reaches in bf16 products (cuBLAS, cubes) and in copies (bytes read and written), at best."""
+        flops = max(2e3 * n**3 / self._best(self._product(n)) for n in _CEILING_CUBES)
+        return {"flops_per_second": flops, "bytes_per_second": 2e3 * _COPY_BYTES / self._best(self._copy())}, b""
+
+    def _product(self, n: int) -> Callable[[], Any]:
+        torch = self._torch
+        a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        c = torch.empty_like(a)
+        return lambda: torch.matmul(a, b.t(), out=c)
+
+    def _copy(self) -> Callable[[], Any]:
+        source = self._torch.zeros(_COPY_BYTES, dtype=self._torch.uint8, device="cuda")
+        target = self._torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    def _best(self, work: Callable[[], Any]) -> float:
+        """The shortest of some samples; what made the tensors has ended before."""
+        self._torch.cuda.synchronize()
+        enqueue = self._on_stream(work)
+        self._warm_up(enqueue)
+        return min(self._spaced(enqueue) for _ in range(_TRIALS))
+
+    def _tensor(self, argument: Argument, sizes: dict[str, int], source: dict[str, Any] | None) -> Any:
+        name, type_name = _STORED[argument.dtype]
+        dtype, shape = getattr(self._torch, name), argument.dims(sizes)
+        if source is None:
+            return self._torch.empty(shape, dtype=dtype, device="cuda")
+        start = self._driver.import_(bytes.fromhex(source["handle"]))
+        self._imported.append(start)
+        memory = _Memory(start + source["offset"], shape, type_name)
+        return self._torch.as_tensor(memory, device="cuda").view(dtype)
+
+    def _unload(self) -> None:
+        self._torch.cuda.synchronize()
+        self._graphs.clear()
+        self._libraries.clear()
+        self._tensors.clear()
+        gc.collect()
+        self._torch.cuda.empty_cache()
+        while self._imported:
+            self._driver.close_import(self._imported.pop())
+
+    def _flat(self, name: str) -> Any:
+        return self._tensors[name].reshape(-1).view(self._torch.uint8)
+
+    def _library(self, name: str) -> Library:
+        if name not in self._libraries:
+            raise DeviceError(f"There is no baseline {name!r}; loaded are {', '.join(self._libraries) or 'none'}.")
+        return self._libraries[name]
+
+    def _captured(self, library: Library) -> Any:
+        """The work as a graph with memory of its own, or None where PyTorch cannot capture it."""
+        graph = self._torch.cuda.CUDAGraph()
+        try:
+            with self._torch.cuda.graph(graph, stream=self._torch_stream):
+                library.work()
+        except RuntimeError:
+            self._torch.cuda.synchronize()
+            return None
+        return graph
+
+    def _enqueue(self, name: str, graph: bool) -> Callable[[], None]:
+        library = self._library(name)
+        if graph and self._graphs[name] is None:
+            raise DeviceError(f"The work of {name} cannot be captured as a graph; replay it as plain launches.")
+        return self._on_stream(self._graphs[name].replay if graph else library.work)
+
+    def _on_stream(self, work: Callable[[], Any]) -> Callable[[], None]:
+        def enqueue() -> None:
+            with self._torch.cuda.stream(self._torch_stream):
+                work()
+
+        return enqueue
+
+    def _warm_up(self, work: Callable[[], None]) -> None:
+        """Brings the clocks up: an idle device needs some milliseconds of work for that."""
+        began = time.perf_counter()
+        while time.perf_counter() - began < _WARM_UP_SECONDS:
+            self._stopwatch.sample(work)
+
+    def _spaced(self, work: Callable[[], None]) -> float:
+        """One sample in milliseconds, after a pause such as there is between the turns of a race.
+
+        Without it a device works at its power limit, with lower clocks than in a race.
+        """
+        time.sleep(_PAUSE_SECONDS)
+        return self._stopwatch.sample(work).event_ms
+
+    def _compared(self, works: Sequence[Callable[[], None]]) -> list[float]:
+        """The median of each work's times, taken by turns, in milliseconds."""
+        rounds: list[list[float]] = []
+        for work in works[:1]:
+            self._warm_up(work)
+        for _ in range(_TRIALS):
+            rounds.append([self._spaced(work) for work in works])
+        return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 
 def _torch() -> Any:
@@ -108,8 +257,7 @@ def _torch() -> Any:
 
 def main() -> None:
     """Serves the parent that started this process."""
-    channel = connect(sys.argv[1:])
-    serve(channel, Baseline().handlers())
+    serve_program(sys.argv[1:], lambda: Baseline().handlers())
 
 
 if __name__ == "__main__":

@@ -34,6 +34,11 @@ def device_half(artifact: Artifact) -> Artifact:
     return artifact.model_copy(update={"ptx": "", "host_library": b""})
 
 
+def executable(artifact: Artifact) -> Artifact:
+    """What an executor needs of an artifact: machine code and the facts of its kernels."""
+    return artifact.model_copy(update={"ptx": "", "host_library": b"", "sass": (), "remarks": ()})
+
+
 def write_bundle(folder: Path, cases: Mapping[str, Case]) -> None:
     """Writes every case into a folder of its own below ``folder``."""
     for name, case in cases.items():

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from ptxbench.core import Artifact, DeviceError, Fault, LaunchPlan, Record
+from ptxbench.core import Artifact, Fault, LaunchPlan, Node, Record
+from ptxbench.devices.cuda.bundle import executable
 from ptxbench.devices.cuda.counters import CHIPS, Row
 from ptxbench.devices.cuda.process import ExecutorProcess, Reply
+
+AT_A_TIME = 4
+"""Kernels of one plan that are counted side by side: counting patches only the process's own code."""
 
 
 class KernelCounts(Record):
@@ -27,43 +33,65 @@ class KernelCounts(Record):
 
 
 def count_plan(
-    artifact: Artifact, plan: LaunchPlan, inputs: Mapping[str, bytes], library: Path, seconds: float
+    artifact: Artifact,
+    plan: LaunchPlan,
+    inputs: Mapping[str, bytes],
+    library: Path,
+    seconds: float,
+    *,
+    imports: Mapping[str, Mapping[str, Any]] | None = None,
+    fresh: Callable[[], ExecutorProcess] = ExecutorProcess,
 ) -> tuple[KernelCounts, ...] | Fault:
     """Counts of every kernel launch of ``plan`` on ``inputs``, or the candidate's fault.
 
     ``library`` is what `counters_library` built; ``seconds`` bounds each step of each process. The nodes before a
-    counted kernel run uncounted in its process. `DeviceError` where CUPTI returns no records.
+    counted kernel run uncounted in its process, which ``fresh`` starts; `AT_A_TIME` processes work side by side.
+    ``imports`` maps inputs that another process holds. `DeviceError` where CUPTI returns no records.
     """
-    counted: list[KernelCounts] = []
-    for index, node in enumerate(plan.nodes):
-        if node.op != "kernel":
-            continue
+
+    def count(index: int) -> KernelCounts | Fault:
         started = time.perf_counter()
-        with ExecutorProcess() as executor:
-            _prepare(executor, artifact, plan, inputs, seconds)
+        with fresh() as executor:
+            fault = _prepare(executor, artifact, plan, inputs, imports or {}, seconds)
+            if fault is not None:
+                return fault
             chip = CHIPS[artifact.target]
             reply = executor.request("count", seconds, node=index, library=str(library), chip=chip)
         if reply.fault is not None:
             return reply.fault
-        counted.append(_kernel_counts(index, node.kernel, reply, time.perf_counter() - started))
+        return _kernel_counts(index, plan.nodes[index], reply, time.perf_counter() - started)
+
+    launches = [index for index, node in enumerate(plan.nodes) if node.op == "kernel"]
+    counted: list[KernelCounts] = []
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for one in pool.map(count, launches):
+            if isinstance(one, Fault):
+                return one
+            counted.append(one)
     return tuple(counted)
 
 
 def _prepare(
-    executor: ExecutorProcess, artifact: Artifact, plan: LaunchPlan, inputs: Mapping[str, bytes], seconds: float
-) -> None:
-    # Machine code and disassembly are all that an executor needs of the artifact.
-    sent = artifact.model_copy(update={"ptx": "", "host_library": b""}).model_dump(mode="json")
-    replies = [executor.request("load", seconds, artifact=sent, plan=plan.model_dump(mode="json"))]
-    replies += [executor.request("write", seconds, content, buffer=name) for name, content in inputs.items()]
-    fault = next((reply.fault for reply in replies if reply.fault), None)
-    if fault is not None:
-        raise DeviceError(f"The plan could not be loaded for counting: {fault.message}")
+    executor: ExecutorProcess,
+    artifact: Artifact,
+    plan: LaunchPlan,
+    inputs: Mapping[str, bytes],
+    imports: Mapping[str, Mapping[str, Any]],
+    seconds: float,
+) -> Fault | None:
+    sent = executable(artifact).model_dump(mode="json")
+    replies = [
+        executor.request("load", seconds, artifact=sent, plan=plan.model_dump(mode="json"), imports=dict(imports))
+    ]
+    if replies[0].fault is None:
+        replies += [executor.request("write", seconds, content, buffer=name) for name, content in inputs.items()]
+    return next((reply.fault for reply in replies if reply.fault), None)
 
 
-def _kernel_counts(node: int, kernel: str, reply: Reply, process_s: float) -> KernelCounts:
+def _kernel_counts(node: int, launch: Node, reply: Reply, process_s: float) -> KernelCounts:
     header = reply.header
     rows = tuple(Row.model_validate(row) for row in header["rows"])
     return KernelCounts(
-        node=node, kernel=kernel, rows=rows, process_s=process_s, open_s=header["open_s"], count_s=header["count_s"]
+        node=node, kernel=launch.kernel if launch.op == "kernel" else "", rows=rows, process_s=process_s,
+        open_s=header["open_s"], count_s=header["count_s"],
     )

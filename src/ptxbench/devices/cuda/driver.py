@@ -92,9 +92,10 @@ class Driver:
         return getattr(getattr(self._api, enumeration), name)
 
     def properties(self) -> dict[str, Any]:
-        """Name, driver version, compute capability, SM count, L2 size and clocks of the device."""
+        """Name, PCI bus identifier, driver version, compute capability, SM count, L2 size and clocks of the device."""
         return {
             "name": _text(self.call("cuDeviceGetName", 256, self._device)).split("\0")[0].strip(),
+            "pci_bus_id": _text(self.call("cuDeviceGetPCIBusId", 32, self._device)).split("\0")[0].strip(),
             "driver_version": int(self.call("cuDriverGetVersion")),
             "compute_capability": [self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")],
             "sm_count": self._attribute("MULTIPROCESSOR_COUNT"),

@@ -7,12 +7,13 @@ op     header → reply's header                          blob → reply's blob
 ====== ================================================ =========================================================
 hello  → device properties, seconds of start-up
 load   artifact, plan, imports → seconds
+unload
 write  buffer                                           the buffer's bytes →
 read   buffer                                           → the buffer's bytes
 export buffer → handle (hex), offset
-run    graph → changed_inputs, stray_writes, seconds
+run    graph, keep → changed_inputs, stray_writes, seconds
 count  node, library, chip → rows, seconds; only once
-time   samples, graph → samples
+time   samples, graph → samples, stray_writes
 ====== ================================================ =========================================================
 """
 
@@ -30,7 +31,7 @@ from ptxbench.devices.cuda.counters import Counters
 from ptxbench.devices.cuda.driver import Driver, Handle
 from ptxbench.devices.cuda.memory import Import
 from ptxbench.devices.cuda.replay import Replay
-from ptxbench.devices.cuda.server import Handler, connect, serve
+from ptxbench.devices.cuda.server import Handler, serve_program
 from ptxbench.devices.cuda.timing import Stopwatch
 
 Answer = tuple[dict[str, Any], bytes | bytearray]
@@ -51,8 +52,8 @@ class Executor:
     def handlers(self) -> dict[str, Handler]:
         """Operation names and what answers them."""
         return {
-            "hello": self.hello, "load": self.load, "write": self.write, "read": self.read, "export": self.export,
-            "run": self.run, "count": self.count, "time": self.time,
+            "hello": self.hello, "load": self.load, "unload": self.unload, "write": self.write, "read": self.read,
+            "export": self.export, "run": self.run, "count": self.count, "time": self.time,
         }
 
     def hello(self, request: Message) -> Answer:
@@ -73,6 +74,11 @@ class Executor:
         self._loaded = Replay(self._driver, artifact, plan, imports)
         self._loaded.reset()
         return {"parse_s": parsed - started, "load_s": time.perf_counter() - parsed}, b""
+
+    def unload(self, request: Message) -> Answer:
+        """Gives everything back, mapped buffers of other processes too."""
+        self._unload()
+        return {}, b""
 
     def _unload(self) -> None:
         if self._stopwatch is not None:
@@ -96,9 +102,13 @@ class Executor:
         return {"handle": shared.handle.hex(), "offset": shared.offset}, b""
 
     def run(self, request: Message) -> Answer:
-        """Replays the plan once on poisoned outputs and looks for writes where none may be."""
+        """Replays the plan once and looks for writes where none may be.
+
+        With ``keep`` every buffer holds what was written there since `load`; otherwise all is poisoned but inputs.
+        """
         memory = self._replay().memory
-        self._replay().reset()
+        if not request.header.get("keep", False):
+            self._replay().reset()
         work = self._work(request.header["graph"])
         started = time.perf_counter()
         work()
@@ -137,8 +147,10 @@ class Executor:
         if self._stopwatch is None:
             self._stopwatch = Stopwatch(self._driver, replay.stream)
         work = self._work(request.header["graph"])
-        samples = [self._stopwatch.sample(work, replay.restore_variables) for _ in range(request.header["samples"])]
-        return {"samples": [sample.model_dump() for sample in samples]}, b""
+        samples = [self._stopwatch.sample(work, replay.renew) for _ in range(request.header["samples"])]
+        return {
+            "samples": [sample.model_dump() for sample in samples], "stray_writes": replay.memory.stray_writes(),
+        }, b""
 
     def _replay(self) -> Replay:
         if self._counted:
@@ -159,8 +171,7 @@ class Executor:
 
 def main() -> None:
     """Serves the parent that started this process."""
-    channel = connect(sys.argv[1:])
-    serve(channel, Executor().handlers())
+    serve_program(sys.argv[1:], lambda: Executor().handlers())
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ POISON_WORD = 0xFFB5_FFB5
 """NaN as fp32, and both halves NaN as bf16 and fp16: what a kernel leaves unwritten can never pass."""
 
 _READ_ONLY = "input"
+_SCRATCH = ("workspace", "allocation")
+_UNDEFINED = ("output", *_SCRATCH)
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,23 @@ class PlanMemory:
         return Import(self._driver.export(region.start), region.address - region.start)
 
     def reset(self) -> None:
-        """Guards intact, everything without defined content poisoned."""
+        """Guards intact, everything of ours without defined content poisoned. What is imported is its owner's."""
         for region in self._regions.values():
             if region.guarded:
                 self._driver.fill(region.start, GUARD_WORD, GUARD_BYTES)
                 self._driver.fill(*self._after(region))
-            if region.buffer.role in ("output", "workspace", "allocation"):
+            if region.buffer.role in _UNDEFINED and not region.imported:
                 self._driver.fill(region.address, POISON_WORD, region.buffer.bytes)
         # Fills are asynchronous and our streams do not wait for the default stream.
         self._driver.synchronise()
+
+    def poison_scratch(self, stream: Handle) -> None:
+        """Enqueues poisoning workspace and allocations, whose content a call must not find again in the next."""
+        for region in self._regions.values():
+            if region.buffer.role in _SCRATCH and region.buffer.bytes >= 4:
+                self._driver.call(
+                    "cuMemsetD32Async", region.address, POISON_WORD, region.buffer.bytes // 4, stream
+                )
 
     @staticmethod
     def _after(region: _Region) -> tuple[int, int, int]:

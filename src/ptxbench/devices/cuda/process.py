@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -79,7 +79,8 @@ class ExecutorProcess:
             raise DeviceError(f"The executor did not answer {op!r} within {seconds:g} s and was killed.") from error
         except (EOFError, BrokenPipeError, ChannelError) as error:
             self.kill()
-            raise DeviceError(f"The executor ended during {op!r}: {self._last_words()}") from error
+            words = self._last_words()
+            raise DeviceError(words if op == "hello" else f"The executor ended during {op!r}: {words}") from error
         return self._judge(op, message)
 
     def _judge(self, op: str, message: Message) -> Reply:
@@ -110,14 +111,22 @@ class ExecutorProcess:
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit status {self._child.returncode}, no message"
 
+    def stop(self) -> None:
+        """Only sends the signal that ends the process, for use by another thread than the one that talks to it."""
+        self._child.kill()
+
+    def close(self) -> None:
+        """Ends the process and drops its log; also safe after `kill`."""
+        self.kill()
+        self._log.close()
+
     def __enter__(self) -> ExecutorProcess:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.kill()
-        self._log.close()
+        self.close()
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -127,6 +136,17 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
     }
+
+
+def stray_write(buffers: Sequence[str]) -> Fault | None:
+    """The fault of writing beside the named buffers, or None if there is none."""
+    if not buffers:
+        return None
+    return Fault(
+        kind=FaultKind.STRAY_WRITE,
+        message=f"The kernel wrote outside of {', '.join(buffers)}: the guard zone beside it changed.",
+        advice="Look for an index or a tensor map that leaves its buffer.",
+    )
 
 
 def _time_limit(seconds: float) -> Fault:

@@ -86,6 +86,11 @@ class Replay:
         """Enqueues on `stream` putting the device variables' initial values back."""
         self._variables.restore(self.stream)
 
+    def renew(self) -> None:
+        """Enqueues on `stream` what makes the next replay a first call again: variables restored, scratch poisoned."""
+        self.restore_variables()
+        self.memory.poison_scratch(self.stream)
+
     def launch(self) -> None:
         """Enqueues every node once, respecting the plan's edges; later work on `stream` waits for all of it."""
         driver = self._driver

@@ -36,6 +36,16 @@ def _end_with_parent(reader: int) -> None:
     os._exit(1)
 
 
+def serve_program(arguments: list[str], start: Callable[[], Mapping[str, Handler]]) -> None:
+    """A whole device program: connects, gets its device by ``start``, and serves. Why it cannot is its last word."""
+    channel = connect(arguments)
+    try:
+        handlers = start()
+    except DeviceError as error:
+        sys.exit(str(error))
+    serve(channel, handlers)
+
+
 def serve(channel: Channel, handlers: Mapping[str, Handler]) -> None:
     """Answers requests until the parent closes the channel or a fault ends this process.
 

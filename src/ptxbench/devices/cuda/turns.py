@@ -7,49 +7,71 @@ from typing import Any
 
 import numpy as np
 
-from ptxbench.core import DeviceError, Interval, Record
-from ptxbench.devices.cuda.process import ExecutorProcess
+from ptxbench.core import DeviceError, Fault, Interval, Record
+from ptxbench.devices.cuda.process import ExecutorProcess, stray_write
 from ptxbench.devices.cuda.timing import Sample
 from ptxbench.stats import paired_ratio_interval
 
 TURN_SECONDS = 30.0
 
+Timer = Callable[[], Sample]
+Pair = tuple[float, float]
+
 
 class Turns(Record):
     """Samples in milliseconds: two of each side per block, measured in the order A B B A and B A A B by turns."""
 
-    a: tuple[tuple[float, float], ...]
-    b: tuple[tuple[float, float], ...]
+    a: tuple[Pair, ...]
+    b: tuple[Pair, ...]
 
 
-def timer_of(executor: ExecutorProcess, *, graph: bool = True) -> Callable[[], Sample]:
-    """Takes one sample of what an executor has loaded; a fault there is a `DeviceError` here."""
+class Faulted(Exception):
+    """A timed run ended with a fault of the candidate."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+def timer_of(executor: ExecutorProcess, *, graph: bool = True, **work: Any) -> Callable[[], Sample]:
+    """Takes one sample of what an executor has loaded; ``work`` goes into the request (a baseline's ``library``).
+
+    `Faulted` if the candidate faults or writes outside its buffers; `DeviceError` if the events claim more time than
+    the host's clock saw.
+    """
 
     def sample() -> Sample:
-        reply = executor.request("time", TURN_SECONDS, samples=1, graph=graph)
-        if reply.fault is not None:
-            raise DeviceError(f"A timed run ended with a fault: {reply.fault.message}")
+        reply = executor.request("time", TURN_SECONDS, samples=1, graph=graph, **work)
+        fault = reply.fault or stray_write(reply.header.get("stray_writes", ()))
+        if fault is not None:
+            raise Faulted(fault)
         entries: list[Any] = reply.header["samples"]
-        return Sample.model_validate(entries[0])
+        taken = Sample.model_validate(entries[0])
+        if taken.event_ms > taken.host_ms:
+            raise DeviceError(
+                f"The device's events tell {taken.event_ms:.4g} ms where the host's clock saw {taken.host_ms:.4g} ms."
+            )
+        return taken
 
     return sample
 
 
-def take_turns(a: Callable[[], Sample], b: Callable[[], Sample], blocks: int, *, warm_up: int = 3) -> Turns:
-    """Times two sides ``blocks`` times in the order A B B A, B A A B, ...; only one has work at any time."""
+def take_block(a: Timer, b: Timer, block: int) -> tuple[Pair, Pair]:
+    """Four samples, A B B A in even blocks and B A A B in odd ones; the event times of A and of B in milliseconds."""
+    outer, inner = (a, b) if block % 2 == 0 else (b, a)
+    first = outer().event_ms
+    middle = (inner().event_ms, inner().event_ms)
+    around = (first, outer().event_ms)
+    return (around, middle) if outer is a else (middle, around)
+
+
+def take_turns(a: Timer, b: Timer, blocks: int, *, warm_up: int = 3) -> Turns:
+    """Times two sides ``blocks`` times, so that drift falls on both alike; only one has work at any time."""
     for _ in range(warm_up):
         a()
         b()
-    samples_a: list[tuple[float, float]] = []
-    samples_b: list[tuple[float, float]] = []
-    for block in range(blocks):
-        outer, inner = (a, b) if block % 2 == 0 else (b, a)
-        first = outer().event_ms
-        middle = (inner().event_ms, inner().event_ms)
-        around = (first, outer().event_ms)
-        samples_a.append(around if outer is a else middle)
-        samples_b.append(middle if outer is a else around)
-    return Turns(a=tuple(samples_a), b=tuple(samples_b))
+    taken = [take_block(a, b, block) for block in range(blocks)]
+    return Turns(a=tuple(pair for pair, _ in taken), b=tuple(pair for _, pair in taken))
 
 
 def paired_ratio(turns: Turns, seed: int = 0) -> Interval:
