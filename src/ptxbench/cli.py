@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,48 +11,42 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.arguments import check_device, parse_sizes, parse_target, parse_tiers
-from ptxbench.build import find_toolchain
+from ptxbench import cli_check, cli_compare, cli_data, cli_export, cli_runs, cli_train
+from ptxbench.arguments import parse_device, parse_sizes, parse_target, parse_tiers
 from ptxbench.console import FAILED, complain, emit, main
 from ptxbench.core import (
     Artifact,
     Candidate,
     InfrastructureError,
-    Progress,
     Rejection,
     Verdict,
     Workload,
     families_of,
 )
-from ptxbench.devices import SimulatorDevice
+from ptxbench.display import output_console, show
 from ptxbench.evaluate import (
     Answer,
     LocalEvaluator,
-    StoringEvaluator,
     diagnose,
     evaluate_all,
     make_candidate,
     read_candidate,
     read_folder,
 )
+from ptxbench.gpu import judging, uses_gpu
+from ptxbench.machine import CORES, err, make_evaluator, ready_evaluator, storing
 from ptxbench.native import Cache
-from ptxbench.record import find_recorder
 from ptxbench.report import batch_display, stage_display, summary, summary_svg, verdict_page, verdict_view
-from ptxbench.solutions import examples, include_dir
-from ptxbench.store import VerdictStore, write_atomically
+from ptxbench.solutions import examples
+from ptxbench.store import write_atomically
 from ptxbench.tasks import get_task, load_tasks
 
 T = TypeVar("T")
 
-# Lines of a file or a log that nobody shows in a window need not be narrow.
-UNSHOWN_WIDTH = 160
-
 app = typer.Typer(name="ptxbench", add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-err = Console(stderr=True)
 
 TaskName = Annotated[str, typer.Option("--task", help="A task's name; see `ptxbench tasks`.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90a (Hopper) or sm_100a (Blackwell).")]
@@ -64,7 +57,6 @@ Sources = Annotated[
     Path,
     typer.Argument(help="A .cu file, a folder of them, or - for standard input.", show_default=False),
 ]
-CORES = max(1, os.cpu_count() or 1)
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=1024, help="Candidates judged at a time.")]
 
 
@@ -89,7 +81,10 @@ def evaluate_command(
     task: TaskName,
     target: TargetName,
     device: DeviceOption = "auto",
-    workloads: Annotated[str, typer.Option(help="Tiers to judge: small, heldout.")] = "small,heldout",
+    workloads: Annotated[
+        str | None,
+        typer.Option(help="Tiers to judge: small, heldout, core (GPU only).", show_default="all that the device can"),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on broken ISA rules too.")] = False,
     jobs: Jobs = CORES,
     fresh: Annotated[bool, typer.Option("--fresh", help="Judge again what has a stored verdict (folders).")] = False,
@@ -100,19 +95,23 @@ def evaluate_command(
     Exit code 0: accepted; 1: a candidate failed; 2: no verdict. A folder that was interrupted goes on where it stopped;
     with --json it prints one object a line, as each kernel is judged.
     """
-    row, chip, tiers = get_task(task).name, parse_target(target), parse_tiers(workloads)
-    check_device(device)
-    if kernel.is_dir():
-        candidates, unreadable = read_folder(kernel, task=row, target=chip)
-        tell_of_training_row(row)
-        evaluator = replace(ready_evaluator(context.obj), tiers=tiers, strict=strict)
-        code = judge_folder(evaluator, candidates, unreadable, jobs=jobs, resume=not fresh, as_json=as_json)
-        raise typer.Exit(code)
-    candidate = read_candidate(kernel, task=row, target=chip)
+    row, chip, where = get_task(task).name, parse_target(target), parse_device(device)
+    gpu = uses_gpu(where)
+    if workloads is not None:  # before anything is read or built
+        parse_tiers(workloads, gpu=gpu)
+    several = kernel.is_dir()
+    candidates, unreadable = (
+        read_folder(kernel, task=row, target=chip) if several else ([read_candidate(kernel, task=row, target=chip)], {})
+    )
     tell_of_training_row(row)
-    evaluator = replace(ready_evaluator(context.obj), tiers=tiers, strict=strict)
-    with stage_display(err) as say:
-        verdict = storing(replace(evaluator, progress=say), resume=False).evaluate(candidate)
+    with judging(context.obj, where, chip, jobs=jobs if several else 1) as evaluator:
+        tiers = evaluator.tiers if workloads is None else parse_tiers(workloads, gpu="core" in evaluator.tiers)
+        evaluator = replace(evaluator, tiers=tiers, strict=strict)
+        if several:
+            code = judge_folder(evaluator, candidates, unreadable, jobs=jobs, resume=not fresh, as_json=as_json)
+            raise typer.Exit(code)
+        with stage_display(err) as say:
+            verdict = storing(replace(evaluator, progress=say), resume=False).evaluate(candidates[0])
     if as_json:
         emit(verdict.model_dump_json(indent=2))
     else:
@@ -286,36 +285,6 @@ def doctor_command(as_json: Json = False) -> None:
     raise typer.Exit(0 if all(check.ok or not check.required for check in checks) else FAILED)
 
 
-def make_evaluator(stop: threading.Event, say: Progress) -> LocalEvaluator:
-    """The pipeline with this machine's toolchain and cache; ``stop`` reaches everything that takes time."""
-    say("looking for the toolchain")
-    cache, toolchain = Cache(stop=stop), find_toolchain()
-    toolchain = replace(toolchain, sandbox=replace(toolchain.sandbox, stop=stop))
-    say("preparing the recorder (built once per machine)")
-    return LocalEvaluator(
-        device=SimulatorDevice(stop),
-        toolchain=toolchain,
-        recorder=find_recorder(toolchain, cache),
-        cache=cache,
-        include=include_dir(),
-        threads=CORES,
-    )
-
-
-def ready_evaluator(stop: threading.Event) -> LocalEvaluator:
-    """`make_evaluator`, with the simulator's library built here and now, where it can be shown and interrupted."""
-    with stage_display(err) as say:
-        evaluator = make_evaluator(stop, say)
-        say("preparing the simulator (built once per machine, up to a minute)")
-        SimulatorDevice(stop).prepare()
-    return evaluator
-
-
-def storing(evaluator: LocalEvaluator, resume: bool) -> StoringEvaluator:
-    """The evaluator with the verdict store of this machine."""
-    return StoringEvaluator(evaluator, VerdictStore(evaluator.cache.root / "verdicts"), resume)
-
-
 def accepted(result: T | Rejection) -> T:
     """The result of a stage; a rejection is printed and ends the command with the candidate's exit code."""
     if isinstance(result, Rejection):
@@ -366,23 +335,15 @@ def listing(*columns: str) -> Table:
 
 def show_summary(verdicts: Sequence[Verdict]) -> None:
     """Prints the table of several verdicts as wide as the terminal allows."""
-    show(summary(verdicts, width=_console().width))
+    show(summary(verdicts, width=output_console().width))
 
 
-def show(renderable: RenderableType) -> None:
-    """Prints on standard output, all at once."""
-    console = _console()
-    with console.capture() as captured:
-        console.print(renderable, highlight=False)
-    emit("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
-def _console() -> Console:
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = UNSHOWN_WIDTH
-    return console
-
+cli_runs.register(app)
+cli_export.register(app)
+cli_check.register(app)
+cli_compare.register(app)
+cli_data.register(app)
+cli_train.register(app)
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ import json
 import tomllib
 from collections.abc import Collection, Mapping
 from importlib import resources
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ptxbench.core import Record, Target, Task, UsageError
 from ptxbench.prompts.parts import Part, load_parts
@@ -20,6 +20,12 @@ HEADERS = "headers"
 
 INDISPENSABLE = "task"
 """The group that no prompt can do without: it says what is asked."""
+
+
+ANSWER = "answer"
+"""The part that says how to hand a kernel in, as the conditions name it."""
+
+Answer = Literal["answer", "answer_with_tools", "answer_in_folder"]
 
 
 class Condition(Record):
@@ -68,11 +74,18 @@ def load_conditions() -> dict[str, Condition]:
 
 
 def compose(
-    task: Task, target: Target, condition: str, *, without: Collection[str] = (), header_text: str | None = None
+    task: Task,
+    target: Target,
+    condition: str,
+    *,
+    without: Collection[str] = (),
+    header_text: str | None = None,
+    answer: Answer = "answer",
 ) -> Prompt:
     """The prompt for ``task`` on ``target`` under a condition, less the parts or groups named in ``without``.
 
-    ``header_text`` is the text of the header set, needed where the condition shows it and unused elsewhere.
+    ``header_text`` is the text of the header set, needed where the condition shows it and unused elsewhere. ``answer``
+    is the part that says how to hand a kernel in: in a reply, with tools, or in a folder.
 
     Raises `UsageError` on an unknown condition, on a name in ``without`` that the condition does not have or cannot do
     without, and on missing header text.
@@ -80,7 +93,8 @@ def compose(
     conditions, parts = load_conditions(), load_parts()
     if condition not in conditions:
         raise UsageError(_unknown("prompt condition", condition, conditions))
-    chosen = _remaining(conditions[condition], without, parts)
+    remaining = _remaining(conditions[condition], without, parts)
+    chosen = [parts[answer] if part.name == ANSWER else part for part in remaining]
     headers = any(part.name == HEADERS for part in chosen)
     if headers and header_text is None:
         raise UsageError(f"condition '{condition}' shows the header set; give its text, or leave '{HEADERS}' out")

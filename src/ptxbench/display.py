@@ -1,0 +1,28 @@
+"""Tables and texts on standard output."""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Console, RenderableType
+
+from ptxbench.console import emit
+
+# Lines of a file or a log that nobody shows in a window need not be narrow.
+UNSHOWN_WIDTH = 160
+
+
+def show(renderable: RenderableType) -> None:
+    """Prints on standard output, all at once."""
+    console = output_console()
+    with console.capture() as captured:
+        console.print(renderable, highlight=False)
+    emit("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def output_console() -> Console:
+    """Standard output, as wide as its terminal."""
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = UNSHOWN_WIDTH
+    return console
