@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from simulator_launch import Launch, run
@@ -79,10 +80,11 @@ def test_mma_sync_of_integers(types, depth):
     assert np.array_equal(out, c + a.astype(np.int32) @ b.astype(np.int32).T)
 
 
-def test_f16_accumulators_round_once():
-    a, b = random_matrix("f16", 16, 16, 1), random_matrix("f16", 8, 16, 2)
+def multiply_halves(a: np.ndarray, b: np.ndarray, c: float, form: str) -> np.ndarray:
+    """c + a b^T by one mma.sync with f16 accumulators."""
     left, right = registers_of(a, 4, True), registers_of(b, 2, False)
     out = np.zeros((2, 32), np.uint32)
+    packed = int(np.full(2, c, np.float16).view(np.uint32)[0])
     body = """
 mov.u32 %r1, %laneid;
 mul.wide.u32 %rd20, %r1, 4;
@@ -92,16 +94,34 @@ add.u64 %rd23, %rd3, %rd20;
 """ + "\n".join(
         [f"ld.global.u32 %r{10 + q}, [%rd21+{128 * q}];" for q in range(4)]
         + [f"ld.global.u32 %r{20 + q}, [%rd22+{128 * q}];" for q in range(2)]
-    ) + """
-mov.u32 %r30, 0;
-mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r31, %r32}, {%r10, %r11, %r12, %r13}, {%r20, %r21}, {%r30, %r30};
+    ) + f"""
+mov.u32 %r30, {packed};
+mma.sync.aligned.{form} {{%r31, %r32}}, {{%r10, %r11, %r12, %r13}}, {{%r20, %r21}}, {{%r30, %r30}};
 st.global.u32 [%rd23], %r31;
 st.global.u32 [%rd23+128], %r32;
 ret;"""
     run_lanes(body, in_a=left, in_b=right, out=out)
     halves = out.view(np.float16).reshape(2, 8, 4, 2)
-    d = np.concatenate([halves[0].reshape(8, 8), halves[1].reshape(8, 8)])
+    return np.concatenate([halves[0].reshape(8, 8), halves[1].reshape(8, 8)])
+
+
+def test_f16_accumulators_round_once():
+    a, b = random_matrix("f16", 16, 16, 1), random_matrix("f16", 8, 16, 2)
+    d = multiply_halves(a, b, 0.0, "m16n8k16.row.col.f16.f16.f16.f16")
     np.testing.assert_array_equal(d, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
+
+
+def test_f16_accumulators_of_8_bit_floats_round_three_times():
+    # Elements k with k % 4 < 2 come first, the others next, C last. Above 2048, f16 are even.
+    a, b = np.zeros((16, 32), ml_dtypes.float8_e4m3fn), np.ones((8, 32), ml_dtypes.float8_e4m3fn)
+    b[:, 0] = 32
+    a[:4, 0] = 64
+    a[1, [1, 4]] = 1
+    a[2, [1, 2]] = 1
+    a[3, [2, 3]] = 1
+    d = multiply_halves(a, b, 0.5, "m16n8k32.row.col.f16.e4m3.e4m3.f16")
+    expected = np.repeat(np.array([2048, 2050, 2048, 2050, *[0.5] * 12], np.float16)[:, None], 8, 1)
+    np.testing.assert_array_equal(d, expected)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

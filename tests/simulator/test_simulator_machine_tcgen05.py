@@ -156,6 +156,22 @@ tcgen05.wait::ld.sync.aligned;
     assert np.array_equal(out[:, :4], cells[:, :4])
 
 
+@pytest.mark.parametrize("products", ["eager", "late"])
+def test_a_register_used_before_its_wait_has_its_value_all_the_same(products):
+    body = SETUP + move_rows(COLUMNS, "%rd1", store=True) + row_address("%rd2") + """
+tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r40, %r41}, [%r9];
+add.u32 %r42, %r40, %r41;
+tcgen05.wait::ld.sync.aligned;
+st.global.u32 [%rd21], %r42;""" + FINISH
+    cells = np.arange(128 * COLUMNS, dtype=np.uint32).reshape(128, COLUMNS)
+    out = np.zeros_like(cells)
+    launch = Launch("k", ["in_cells", "out"], block=(128, 1, 1))
+    options = RunOptions(schedule=Schedule(products=products))
+    seen = run(load(kernel(body, pointers=2, target="sm_100a"), ["k"]), launch, options, in_cells=cells, out=out)
+    assert [(hazard.severity, hazard.kind) for hazard in seen.hazards] == [("rule", "unwaited_tensor_load")]
+    assert np.array_equal(out[:, 0], cells[:, 0] + cells[:, 1])
+
+
 def test_packed_moves_put_two_columns_into_a_register():
     body = SETUP + move_rows(16, "%rd1", store=True) + """
 tcgen05.ld.sync.aligned.32x32b.x2.pack::16b.b32 {%r40, %r41}, [%r9];

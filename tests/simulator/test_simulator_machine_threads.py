@@ -356,14 +356,18 @@ setmaxnreg.inc.sync.aligned.u32 {wanted};
 ret;"""
 
 
-def run_registers(kept: int, wanted: int):
+def run_registers(kept: int, wanted: int, registers: int = 128):
     program = load(kernel(REGISTERS.format(kept=kept, wanted=wanted)), ["k"])
     launch = Launch("k", ["out"], block=(64, 1, 1))
-    return run(program, launch, registers=128, moves_registers=True, out=np.zeros(1, np.uint32)).fault
+    return run(program, launch, registers=registers, moves_registers=True, out=np.zeros(1, np.uint32)).fault
 
 
 def test_registers_move_from_one_warp_to_another():
     assert run_registers(40, 216) is None
+
+
+def test_registers_are_allocated_in_units_of_eight():
+    assert run_registers(40, 216, registers=123) is None
 
 
 def test_registers_that_nobody_gives_back():

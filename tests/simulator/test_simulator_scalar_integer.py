@@ -177,13 +177,15 @@ def test_funnel_shifts() -> None:
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_bit_fields(bits: int) -> None:
+    extent = 255 if bits == 32 else 2**32 - 1  # as hardware has it, see test_simulator_golden_findings.py
+
     def extract(a: int, start: int, length: int, *, sign: bool) -> int:
-        start, length = start & 255, length & 255
+        start, length = start & extent, length & extent
         last = a >> min(start + length - 1, bits - 1) & 1 if sign and length else 0
         return sum((a >> start + i & 1 if i < length and start + i < bits else last) << i for i in range(bits))
 
     def insert(a: int, b: int, start: int, length: int) -> int:
-        start, length = start & 255, length & 255
+        start, length = start & extent, length & extent
         for i in range(min(length, bits)):
             if start + i < bits:
                 b = b & ~(1 << start + i) | (a >> i & 1) << start + i

@@ -27,7 +27,7 @@ class MachineOptions(ctypes.Structure):
         ("late_copies", ctypes.c_uint8),
         ("late_products", ctypes.c_uint8),
         ("reverse", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint8),
+        ("races", ctypes.c_uint8),
         ("perturbation", ctypes.c_float),
         ("seed", ctypes.c_uint64),
         ("step_limit", ctypes.c_uint64),

@@ -23,6 +23,7 @@ from ptxbench.core import (
     RunOptions,
     SiteCount,
     SourceFrame,
+    UnsupportedError,
 )
 from ptxbench.simulator.launches import check_launch, resident_clusters
 from ptxbench.simulator.library import MachineLaunch, MachineOptions, MachineRun
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 _POLL_S: Final = 0.05
 _CANCELLED: Final = "cancelled"
+_UNSUPPORTED: Final = "unsupported"
 
 
 def execute(
@@ -76,6 +78,7 @@ def _machine_options(program: Program, options: RunOptions) -> MachineOptions:
         late_copies=schedule.copies == "late",
         late_products=schedule.products == "late",
         reverse=schedule.reverse,
+        races=options.races,
         perturbation=options.perturbation,
         seed=schedule.seed,
         step_limit=options.step_limit,
@@ -225,6 +228,8 @@ def _fault(program: Program, found: dict[str, Any]) -> Fault:
     if found["kind"] == _CANCELLED:
         raise Cancelled("the simulated run was called off")
     kernel, position = int(found["kernel"]), int(found["position"])
+    if found["kind"] == _UNSUPPORTED:
+        raise UnsupportedError(f"{_refused_at(program, kernel, position)}: {found['message']}")
     message = str(found["message"])
     if found["detail"]:
         at, who, what, plural = found["detail"][0]
@@ -239,6 +244,14 @@ def _fault(program: Program, found: dict[str, Any]) -> Fault:
         detail=tuple(_waiting(program, kernel, *item) for item in found["detail"]),
         **_place(program, kernel, position),
     )
+
+
+def _refused_at(program: Program, kernel: int, position: int) -> str:
+    """What the machine cannot run: an instruction as the lowering names it, or a whole kernel."""
+    lowered = program.kernel(kernel)
+    if position < 0:
+        return f"kernel {lowered.name}"
+    return f"{lowered.code[position].text} at PTX line {lowered.code[position].ptx_line}"
 
 
 def _waiting(program: Program, kernel: int, position: int, who: str, what: str, plural: bool) -> str:

@@ -18,6 +18,7 @@ from ptxbench.simulator.lower.spaces import (
 )
 
 _SPACES: Final = (*SHARED, "global")
+_ROWS: Final = 5  # a column and four rows
 _COMPLETES: Final = "mbarrier::complete_tx::bytes"
 
 
@@ -132,10 +133,10 @@ def _prefetch(site: Site) -> LoweredInstruction:
     if site.take("tensor"):
         rank = _rank(site)
         site.expect("L2", "global")
-        site.take("tile")
+        rows = _rows(site, rank, "tile::gather4")
         policy = take_cache_hints(site)
         box, *_ = site.arguments(1 + policy)
-        map_, coordinates = _box(site, box, rank)
+        map_, coordinates = _box(site, box, _ROWS if rows else rank)
         return site.emit("tensor.prefetch", map_, coordinates, attributes=[rank])
     site.expect("L2", "global")
     policy = take_cache_hints(site)
@@ -150,16 +151,16 @@ def _tensor(site: Site) -> LoweredInstruction:
     to, source = _direction(site)
     if not to.startswith("shared") or source != "global":
         site.refuse(f"tensor copies from {source} to {to} do not exist")
-    site.take("tile")
+    rows = _rows(site, rank, "tile::gather4")
     site.expect(_COMPLETES)
     multicast = site.take("multicast::cluster")
     pair = site.pick({"cta_group::1": 1, "cta_group::2": 2}, 1) == 2
     policy = take_cache_hints(site)
     d, box, barrier, *rest = site.arguments(3 + multicast + policy)
-    map_, coordinates = _box(site, box, rank)
+    map_, coordinates = _box(site, box, _ROWS if rows else rank)
     mask = site.source(rest[0], "u16", wider=True) if multicast else NONE
     operands = [site.memory(d), map_, site.memory(barrier), mask]
-    return site.emit("tensor.load", operands, coordinates, attributes=[rank, multicast, pair])
+    return site.emit("tensor.load", operands, coordinates, attributes=[rank, multicast, pair, rows])
 
 
 def _tensor_store(site: Site, *, reduce: bool) -> LoweredInstruction:
@@ -168,14 +169,24 @@ def _tensor_store(site: Site, *, reduce: bool) -> LoweredInstruction:
     if to != "global" or source != "shared::cta":
         site.refuse(f"tensor copies from {source} to {to} with a bulk group do not exist")
     op = site.choose(("add", "min", "max", "inc", "dec", "and", "or", "xor")) if reduce else ""
-    site.take("tile")
+    rows = _rows(site, rank, "" if reduce else "tile::scatter4")
     site.expect("bulk_group")
     policy = take_cache_hints(site)
     box, a, *_ = site.arguments(2 + policy)
-    map_, coordinates = _box(site, box, rank)
-    attributes = [rank, ATOMIC_OPS[op]] if reduce else [rank]
+    map_, coordinates = _box(site, box, _ROWS if rows else rank)
+    attributes = [rank, ATOMIC_OPS[op] if reduce else 0, rows]
     name = "tensor.reduce" if reduce else "tensor.store"
     return site.emit(name, map_, site.memory(a), coordinates, attributes=attributes)
+
+
+def _rows(site: Site, rank: int, modifier: str) -> bool:
+    """Consumes the mode; whether four rows are named one by one, which takes a tensor of two dimensions."""
+    rows = bool(modifier) and site.take(modifier)
+    if rows and rank != 2:
+        site.refuse(f".{modifier} needs .2d")
+    if not rows:
+        site.take("tile")
+    return rows
 
 
 def _rank(site: Site) -> int:

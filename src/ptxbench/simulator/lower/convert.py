@@ -27,7 +27,7 @@ _INTEGERS: Final = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 _SCALARS: Final = (*_INTEGERS, *_FLOATS, "tf32")
 _NARROW: Final = ("e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2")
-_PACKED: Final = ("f16x2", "bf16x2", *_NARROW)
+_PACKED: Final = ("f16x2", "bf16x2", "ue8m0x2", *_NARROW)
 _TYPES: Final = (*_SCALARS, *_PACKED)
 _FLAGS: Final = {"ftz": FTZ, "sat": SAT, "relu": RELU, "satfinite": SATFINITE}
 
@@ -90,7 +90,8 @@ def _check_rounding(site: Site, result: str, source: str, rounding: int) -> None
         if rounding not in (-1, *_INTEGRAL):
             site.refuse("between equal types only integer rounding exists")
     elif _loses_precision(result, source):
-        if rounding not in (0, 1, 2, 3):
+        halves = {result, source} == {"f16", "bf16"}  # ptxas takes these without a rounding, which is .rn then
+        if rounding not in ((-1, 0, 1, 2, 3) if halves else (0, 1, 2, 3)):
             site.refuse("needs .rn, .rz, .rm or .rp")
     elif rounding not in (-1, 0, 1, 2, 3):
         site.refuse("integer rounding does not exist here")
@@ -120,6 +121,10 @@ def _check_packed(site: Site, result: str, source: str, rounding: int, flags: in
         valid = rounding in (0, 1)
     elif source in ("f32", "f16x2") and result in _NARROW:
         valid = rounding == 0 and bool(flags & SATFINITE)
+    elif result == "ue8m0x2" and source in ("f32", "bf16x2"):
+        valid = rounding in (1, 3) and not flags & RELU
+    elif (result, source) == ("bf16x2", "ue8m0x2"):
+        valid = rounding == 0 and not flags
     else:
         valid = result == "f16x2" and source in _NARROW and rounding == 0 and not flags & SATFINITE
     if not valid:

@@ -12,12 +12,13 @@ from ptxbench.simulator.lower.image import LoweredInstruction
 from ptxbench.simulator.lower.site import Rules, Site
 
 ROUNDINGS: Final = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
-FTZ, SAT, RELU, NAN, XORSIGN = 1, 2, 4, 8, 16
+FTZ, SAT, RELU, NAN, XORSIGN, ABS = 1, 2, 4, 8, 16, 64
 
 HALVES: Final = ("f16", "f16x2", "bf16", "bf16x2")
 _SINGLE: Final = ("f32", "f64")
 _TYPES: Final = (*HALVES, *_SINGLE, "f32x2")
 _F16: Final = ("f16", "f16x2")
+_SCALAR_HALVES: Final = ("f16", "bf16")
 
 
 def _flags(site: Site, *allowed: tuple[str, int]) -> dict[str, int]:
@@ -55,8 +56,28 @@ def _type(site: Site, allowed: Sequence[str]) -> str:
     return site.choose(allowed)
 
 
+def _mixed(site: Site) -> LoweredInstruction:
+    """``add``, ``sub`` and ``fma`` of halves with an ``f32``: machine op ``<base>.f32.<half>``: d, halves, c."""
+    half = _type(site, _SCALAR_HALVES)
+    site.expect("f32")
+    rounding = _rounding(site, "f32", None)
+    flags = _flags(site, ("sat", SAT))
+    d, *halves, c = site.arguments(4 if site.base == "fma" else 3)
+    return site.emit(
+        f"{site.base}.f32.{half}", site.destination(d, "f32"), [site.source(a, half) for a in halves],
+        site.source(c, "f32"), attributes=[rounding, sum(flags.values())],
+    )  # fmt: skip
+
+
+def _is_mixed(site: Site) -> bool:
+    types = site.modifiers[-2:]
+    return len(types) == 2 and types[0] == "f32" and types[1] in _SCALAR_HALVES
+
+
 def add_sub_mul(site: Site) -> LoweredInstruction:
     """``add``, ``sub`` and ``mul``."""
+    if site.base != "mul" and _is_mixed(site):
+        return _mixed(site)
     type_name = _type(site, _TYPES)
     rounding = _rounding(site, type_name)
     flags = _flags(site, ("ftz", FTZ), ("sat", SAT))
@@ -66,6 +87,8 @@ def add_sub_mul(site: Site) -> LoweredInstruction:
 
 def fma(site: Site) -> LoweredInstruction:
     """``fma``, and ``mad`` of floats, which is the same."""
+    if site.base == "fma" and _is_mixed(site):
+        return _mixed(site)
     type_name = _type(site, _TYPES)
     rounding = _rounding(site, type_name, None)
     flags = _flags(site, ("ftz", FTZ), ("sat", SAT), ("relu", RELU))
@@ -119,7 +142,9 @@ def min_max(site: Site) -> LoweredInstruction:
     if site.take("xorsign"):
         site.expect("abs")
         flags["xorsign"] = XORSIGN
-    valid = {"ftz": ("f32", *_F16), "NaN": ("f32", *HALVES), "xorsign": ("f32", *HALVES)}
+    elif type_name == "f32" and len(site.operands) == 4 and site.take("abs"):
+        flags["abs"] = ABS
+    valid = {"ftz": ("f32", *_F16), "NaN": ("f32", *HALVES), "xorsign": ("f32", *HALVES), "abs": ("f32",)}
     _check(site, flags, type_name, valid)
     return _emit(site, type_name, (2, 3) if type_name == "f32" else (2,), 0, flags.values())
 

@@ -17,11 +17,10 @@ from ptxbench.simulator.lower.variables import Block, ModuleVariables, align_of,
 # What the simulator lacks, by the modifier that asks for it; anything else is refused where it is not understood.
 _GAPS: Final = {
     "sp": "sparse products", "sp::ordered_metadata": "sparse products", "ws": "products of one warp's lanes",
-    "block_scale": "block-scaled products", "ashift": "shifted rows of A", "shift": "moves of rows in tensor memory",
+    "ashift": "shifted rows of A", "shift": "moves of rows in tensor memory",
     "b1": "products of bits", "m16n16": "16x16 matrices of 8-bit elements", "m16n8": "16x8 matrices of 8-bit elements",
     "im2col": "im2col copies", "im2col::w": "im2col copies", "im2col::w::128": "im2col copies",
-    "im2col_no_offs": "im2col copies", "tile::gather4": "copies of rows named one by one",
-    "tile::scatter4": "copies of rows named one by one", "cp_mask": "copies with a byte mask",
+    "im2col_no_offs": "im2col copies", "cp_mask": "copies with a byte mask",
 }  # fmt: skip
 _NUMBER = re.compile(r"[0-9]{1,9}")
 

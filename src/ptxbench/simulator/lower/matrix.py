@@ -18,6 +18,13 @@ _ACCUMULATORS: Final = {"f32": 0, "f16": 1, "s32": 2}
 _COLUMNS: Final = 512
 _GROUPS: Final = {"cta_group::1": 1, "cta_group::2": 2}
 _KINDS: Final = {"kind::f16": 0, "kind::tf32": 1, "kind::f8f6f4": 2, "kind::i8": 3}
+# Block-scaled kinds, and how many scale factors a row has for each spelling; without one the ISA's default.
+_SCALED_KINDS: Final = {"kind::mxf8f6f4": 4, "kind::mxf4": 5, "kind::mxf4nvf4": 6}
+_SCALES: Final[dict[str, dict[str, int]]] = {
+    "kind::mxf8f6f4": {"": 1, "scale_vec::1X": 1, "block32": 1},
+    "kind::mxf4": {"": 2, "scale_vec::2X": 2, "block32": 2},
+    "kind::mxf4nvf4": {"scale_vec::2X": 2, "block32": 2, "scale_vec::4X": 4, "block16": 4},
+}
 _SHAPES: Final = {"32x32b": 0, "16x64b": 1, "16x128b": 2, "16x256b": 3, "16x32bx2": 4}
 _REGISTERS: Final = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
 # Rows, 16-byte chunks of a row, and by multicast where the rows go.
@@ -197,9 +204,9 @@ def _wait_st(site: Site) -> LoweredInstruction:
     return site.emit("tcgen05.wait.st")
 
 
-def _fence(site: Site) -> LoweredInstruction:
+def _fence_after(site: Site) -> LoweredInstruction:
     site.arguments(0)
-    return site.emit("no_effect")
+    return site.emit("tcgen05.fence.after")
 
 
 def _fence_before(site: Site) -> LoweredInstruction:
@@ -207,7 +214,24 @@ def _fence_before(site: Site) -> LoweredInstruction:
     return site.emit("tcgen05.fence.before")
 
 
+def _scaled_mma(site: Site) -> LoweredInstruction:
+    group = site.pick(_GROUPS)
+    kind = site.choose(_SCALED_KINDS)
+    spellings = _SCALES[kind]
+    scales = site.pick(spellings, spellings.get("", None))
+    site.match(r"collector::a::(fill|use|lastuse|discard)")
+    d, a, b, instruction, a_scales, b_scales, accumulate = site.arguments(7)
+    in_memory = isinstance(a, ptx.Address)
+    return site.emit(
+        "tcgen05.mma", site.memory(d), site.memory(a) if in_memory else site.source(a, "b64"), site.source(b, "b64"),
+        site.source(instruction, "b32"), site.source(accumulate, "pred"), site.memory(a_scales), site.memory(b_scales),
+        attributes=[group, _SCALED_KINDS[kind], in_memory, scales],
+    )  # fmt: skip
+
+
 def _tensor_mma(site: Site) -> LoweredInstruction:
+    if site.take("block_scale"):
+        return _scaled_mma(site)
     group = site.pick(_GROUPS)
     kind = site.pick(_KINDS)
     site.match(r"collector::a::(fill|use|lastuse|discard)")
@@ -219,7 +243,7 @@ def _tensor_mma(site: Site) -> LoweredInstruction:
     return site.emit(
         "tcgen05.mma", site.memory(d), left, site.source(b, "b64"), site.source(instruction, "b32"),
         site.source(accumulate, "pred"), site.sources(masked[0], "b32", 4 * group) if masked else [],
-        attributes=[group, kind, in_memory],
+        attributes=[group, kind, in_memory, 0],
     )  # fmt: skip
 
 
@@ -252,7 +276,7 @@ _TCGEN05: Final[Rules] = {
     "commit": _commit,
     "cp": _cp,
     "dealloc": _dealloc,
-    "fence::after_thread_sync": _fence,
+    "fence::after_thread_sync": _fence_after,
     "fence::before_thread_sync": _fence_before,
     "ld": _ld,
     "mma": _tensor_mma,

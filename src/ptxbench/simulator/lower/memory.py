@@ -86,9 +86,8 @@ def _st(site: Site) -> LoweredInstruction:
     else:
         sources = site.sources(b, type_name, count, wider=True)
     address = site.memory(a)
-    return site.emit(
-        "st", address, sources, attributes=[_access_space(space, address), TYPES[type_name].bits // 8, count]
-    )
+    attributes = [_access_space(space, address), TYPES[type_name].bits // 8, count, semantics != "weak"]
+    return site.emit("st", address, sources, attributes=attributes)
 
 
 def _st_async(site: Site) -> LoweredInstruction:

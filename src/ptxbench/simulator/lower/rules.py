@@ -14,6 +14,7 @@ from ptxbench.simulator.lower import (
     move,
     scalar,
     synchronisation,
+    tensormap,
     warp,
 )
 from ptxbench.simulator.lower.site import Rules
@@ -29,4 +30,5 @@ RULES: Final[Rules] = {
     **synchronisation.RULES,
     **asynchronous.RULES,
     **matrix.RULES,
+    **tensormap.RULES,
 }

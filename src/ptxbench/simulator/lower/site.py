@@ -115,8 +115,10 @@ class Site:
     def source(self, operand: ptx.Operand, type_name: str, *, wider: bool = False) -> Slot:
         """A value that is read: register, predicate (``!p`` too), immediate, special register or address of a variable.
 
-        Immediates and addresses become constant rows. ``wider`` allows a register wider than the type.
+        Immediates and addresses become constant rows. ``wider`` allows a register wider than the type. A vector of one
+        element stands for the element.
         """
+        operand = _only(operand)
         if isinstance(operand, ptx.Name):
             register = self._scope.register(operand.text)
             if register is None:
@@ -136,6 +138,7 @@ class Site:
 
     def destination(self, operand: ptx.Operand, type_name: str, *, wider: bool = False) -> Slot:
         """A register that is written, or the sink ``_``."""
+        operand = _only(operand)
         if not isinstance(operand, ptx.Name):
             self.refuse(f"operand {ptx.emit_operand(operand)} is not a destination")
         if operand.text == "_":
@@ -218,6 +221,7 @@ class Site:
 
     def bits(self, operand: ptx.Operand) -> int:
         """Bits of a register operand as it was declared (1, 8, 16, 32, 64, 128); 0 for anything else."""
+        operand = _only(operand)
         register = self._scope.register(operand.text) if isinstance(operand, ptx.Name) else None
         return register.bits if register else 0
 
@@ -303,8 +307,8 @@ class Site:
         symbol = self._scope.symbol(name.text)
         if symbol is None:
             self.refuse(f"{name.text} is not a register, variable or supported special register")
-        if storage not in (32, 64):
-            self.refuse(f"the address of {name.text} does not fit .{type_name}")
+        if TYPES[type_name].bits not in (32, 64):
+            self.refuse(f"the address of {name.text} needs 64 bits, or 32 in shared and parameter space")
         return self._address(symbol, storage, addend)
 
     def _address(self, symbol: Symbol, width: int, addend: int) -> Slot:
@@ -313,14 +317,17 @@ class Site:
             return rows.constant(width, ConstantKind.SHARED, symbol.at + addend)
         if symbol.space == "dynamic":
             return rows.constant(width, ConstantKind.DYNAMIC_SHARED, addend)
+        if symbol.space == "param":  # 32 bits hold the address within the space, which cvta.param makes generic
+            return rows.constant(width, ConstantKind.PARAM_ADDRESS, symbol.at + addend)
         if width != 64:
             self.refuse(f"the address of a .{symbol.space} variable needs 64 bits")
-        if symbol.space == "param":
-            return rows.constant(width, ConstantKind.PARAM_ADDRESS, symbol.at + addend)
         if symbol.space == "local":
             return rows.constant(width, ConstantKind.LOCAL, symbol.at + addend)
         return rows.constant(width, ConstantKind.GLOBAL, symbol.at, addend)
 
+
+def _only(operand: ptx.Operand) -> ptx.Operand:
+    return operand.elements[0] if isinstance(operand, ptx.Vector) and len(operand.elements) == 1 else operand
 
 
 Rule: TypeAlias = Callable[[Site], LoweredInstruction]

@@ -45,10 +45,10 @@ def _barrier_reduction(site: Site) -> LoweredInstruction:
 
 def _cluster_barrier(site: Site) -> LoweredInstruction:
     action = site.choose(("arrive", "wait"))
-    site.choose(("release", "relaxed") if action == "arrive" else ("acquire",), "default")
+    relaxed = site.choose(("release", "relaxed") if action == "arrive" else ("acquire",), "default") == "relaxed"
     site.take("aligned")
     site.arguments(0)
-    return site.emit(f"cluster.{action}")
+    return site.emit(f"cluster.{action}", attributes=[relaxed])
 
 
 def _mbarrier(site: Site) -> LoweredInstruction:
@@ -79,13 +79,13 @@ def _arrive_drop(site: Site) -> LoweredInstruction:
 def _arrival(site: Site, *, drop: bool) -> LoweredInstruction:
     expect_tx = site.take("expect_tx")
     no_complete = site.take("noComplete")
-    _semantics(site)
+    relaxed = _semantics(site)
     space = _object(site)
     required = expect_tx or no_complete
     state, a, *rest = site.arguments(3) if required else site.arguments(2, 3)
     extra = site.source(rest[0], "u32") if rest else NONE
     count, tx = (NONE, extra) if expect_tx else (extra, NONE)
-    attributes = [space, drop, no_complete]
+    attributes = [space, drop, no_complete, relaxed]
     return site.emit(
         "mbarrier.arrive", site.destination(state, "b64"), site.memory(a), count, tx, attributes=attributes
     )
@@ -116,13 +116,14 @@ def _try_wait(site: Site) -> LoweredInstruction:
 
 def _wait(site: Site, *, blocking: bool) -> LoweredInstruction:
     parity = site.take("parity")
-    _semantics(site)
+    relaxed = _semantics(site)
     space = _object(site)
     done, a, phase, *_ = site.arguments(3, 4) if blocking else site.arguments(3)
     token = site.source(phase, "b32" if parity else "b64")
     return site.emit(
-        "mbarrier.wait", site.destination(done, "pred"), site.memory(a), token, attributes=[space, parity, blocking]
-    )
+        "mbarrier.wait", site.destination(done, "pred"), site.memory(a), token,
+        attributes=[space, parity, blocking, relaxed],
+    )  # fmt: skip
 
 
 def _pending_count(site: Site) -> LoweredInstruction:
@@ -136,9 +137,11 @@ def _object(site: Site) -> Space:
     return site.pick(SHARED, Space.GENERIC)
 
 
-def _semantics(site: Site) -> None:
-    site.choose(("acquire", "release", "relaxed"), "default")
+def _semantics(site: Site) -> bool:
+    """Whether the operation is relaxed: it orders nothing else."""
+    relaxed = site.choose(("acquire", "release", "relaxed"), "default") == "relaxed"
     site.choose(("cta", "cluster"), "cta")
+    return relaxed
 
 
 _MBARRIER: Final = {
@@ -159,18 +162,17 @@ def _fence(site: Site) -> LoweredInstruction:
         return _proxy_fence(site)
     if site.take("mbarrier_init"):
         site.expect("release", "cluster")
-        return site.emit("fence")
+        return site.emit("fence.init")
     site.choose(("sc", "acq_rel", "acquire", "release"), "acq_rel")
     site.match(r"sync_restrict::shared::(cta|cluster)")
-    site.choose(SCOPES)
-    return site.emit("fence")
+    return site.emit("fence" if site.choose(SCOPES) == "cta" else "fence.init")
 
 
 def _proxy_fence(site: Site) -> LoweredInstruction:
     kind = site.choose(("async", "async::generic", "alias", "tensormap::generic"))
     if kind == "async":
         space = site.choose(("global", "shared::cta", "shared::cluster"), "all")
-        return site.emit("fence" if space == "global" else "fence.proxy.async")
+        return site.emit("fence.proxy.async", attributes=[space != "global", space in ("global", "all")])
     if kind != "alias":
         site.choose(("acquire", "release"))
         site.match(r"sync_restrict::shared::(cta|cluster)")
@@ -179,8 +181,7 @@ def _proxy_fence(site: Site) -> LoweredInstruction:
 
 
 def _membar(site: Site) -> LoweredInstruction:
-    site.choose(("cta", "gl", "sys"))
-    return site.emit("fence")
+    return site.emit("fence" if site.choose(("cta", "gl", "sys")) == "cta" else "fence.init")
 
 
 def _setmaxnreg(site: Site) -> LoweredInstruction:
@@ -199,7 +200,38 @@ def _griddepcontrol(site: Site) -> LoweredInstruction:
     return site.emit("no_effect")
 
 
+_QUESTIONS: Final = {
+    "get_first_ctaid::x": 0, "get_first_ctaid::y": 1, "get_first_ctaid::z": 2, "get_first_ctaid": 3, "is_canceled": 4,
+}  # fmt: skip
+
+
+def _launch_control(site: Site) -> LoweredInstruction:
+    if site.choose(("try_cancel", "query_cancel")) == "query_cancel":
+        return _query_cancel(site)
+    site.expect("async", "mbarrier::complete_tx::bytes", "b128")
+    site.take("shared::cta")
+    multicast = site.take("multicast::cluster::all")
+    answer, barrier = site.arguments(2)
+    return site.emit("clc.try", site.memory(answer), site.memory(barrier), attributes=[multicast])
+
+
+def _query_cancel(site: Site) -> LoweredInstruction:
+    question = site.choose(_QUESTIONS)
+    site.expect("b128")
+    site.expect({"is_canceled": "pred", "get_first_ctaid": "v4"}.get(question, "b32"))
+    d, answer = site.arguments(2)
+    if question == "is_canceled":
+        destinations = [site.destination(d, "pred")]
+    elif question == "get_first_ctaid":
+        site.expect("b32")
+        destinations = site.destinations(d, "b32", 4)
+    else:
+        destinations = [site.destination(d, "b32")]
+    return site.emit("clc.query", destinations, site.source(answer, "b128"), attributes=[_QUESTIONS[question]])
+
+
 RULES: Final[Rules] = {
+    "clusterlaunchcontrol": _launch_control,
     "bar": _bar,
     "barrier": _barrier,
     "fence": _fence,

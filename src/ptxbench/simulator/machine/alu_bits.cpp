@@ -39,12 +39,19 @@ struct Funnel {
   }
 };
 
+// Start or length of a bit field. The PTX ISA takes the low 8 bits; that holds for fields of 32 bits, whereas those of
+// 64 bits, for which ptxas shifts and masks, have all 32 (measured on an H200).
+template <class T>
+inline u32 extent(u32 bits) {
+  return sizeof(T) == 8 ? bits : bits & 0xff;
+}
+
 struct Bfe {
   template <class T>
   T operator()(T a, u32 start, u32 length) const {
     using U = std::make_unsigned_t<T>;
-    start &= 0xff, length &= 0xff;
-    const u32 last = std::min(start + length - 1, kBits<T> - 1);
+    start = extent<T>(start), length = std::min(extent<T>(length), kBits<T>);
+    const u32 last = std::min(std::min(start, kBits<T>) + length - 1, kBits<T> - 1);
     const bool sign = std::is_signed_v<T> && length && (U(a) >> last & 1);
     const U field = start < kBits<T> ? U(U(a) >> start) : U(0);
     const u32 valid = start < kBits<T> ? std::min(length, kBits<T> - start) : 0;
@@ -56,7 +63,7 @@ struct Bfe {
 struct Bfi {
   template <class T>
   T operator()(T a, T b, u32 start, u32 length) const {
-    start &= 0xff, length = std::min(length & 0xff, kBits<T>);
+    start = extent<T>(start), length = std::min(extent<T>(length), kBits<T>);
     if (start >= kBits<T> || length == 0) return b;
     const T field = T((length < kBits<T> ? T((T(1) << length) - 1) : T(~T(0))) << start);
     return T((b & ~field) | (T(a << start) & field));

@@ -127,23 +127,21 @@ Step extreme16x2(Warp& warp, const Insn& insn, u32 mask) {
   });
 }
 
-// The lanes of a carry operand; an absent one is no carry.
-inline u32 carry_in(Warp& warp, const Operand& operand) {
-  return operand.kind == Operand::kNone ? 0 : warp.pred(operand);
+// The lanes of a carry operand, or those of an absent one.
+inline u32 carry_in(Warp& warp, const Operand& operand, u32 absent = 0) {
+  return operand.kind == Operand::kNone ? absent : warp.pred(operand);
 }
 
-// d = a + b + carry: d, a, b, carry in, carry out. Subtraction borrows instead.
+// d = a + b + carry: d, a, b, carry in, carry out. Subtraction adds ~b, so that its carry is the absence of a borrow.
+// The PTX ISA calls the carry of sub.cc and subc a borrow; an H200 adds 1 in `sub.cc.u32 d, 2, 1; addc.u32 d, 0, 0`.
 template <bool Subtract, class T>
 Step add_carry(Warp& warp, const Insn& insn, u32 mask) {
   const T *a = words<T>(warp, insn.ops[1]), *b = words<T>(warp, insn.ops[2]);
-  const u32 carry = carry_in(warp, insn.ops[3]);
-  const auto value = [=](int l) {
-    const T c = carry >> l & 1;
-    return Subtract ? T(a[l] - b[l] - c) : T(a[l] + b[l] + c);
-  };
+  const u32 carry = carry_in(warp, insn.ops[3], Subtract ? kFullMask : 0);
+  const auto value = [=](int l) { return T(a[l] + (Subtract ? T(~b[l]) : b[l]) + (carry >> l & 1)); };
   const u32 out = lane_mask([=](int l) {
-    const bool c = carry >> l & 1;
-    return Subtract ? a[l] < b[l] || (c && a[l] == b[l]) : value(l) < a[l] || (c && value(l) == a[l]);
+    const T sum = value(l);
+    return sum < a[l] || ((carry >> l & 1) && sum == a[l]);
   });
   if (insn.ops[0].kind != Operand::kNone) write_lanes<T>(words<T>(warp, insn.ops[0]), mask, value);
   warp.set_pred(insn.ops[4], mask, out);

@@ -95,6 +95,7 @@ std::span<const NamedHandler> bit_handlers();
 std::span<const NamedHandler> compare_handlers();
 std::span<const NamedHandler> move_handlers();
 std::span<const NamedHandler> float_handlers();
+std::span<const NamedHandler> mixed_handlers();
 std::span<const NamedHandler> transcendental_handlers();
 std::span<const NamedHandler> half_handlers();
 std::span<const NamedHandler> convert_integer_handlers();

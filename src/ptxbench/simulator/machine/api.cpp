@@ -9,6 +9,9 @@
 namespace ptx {
 namespace {
 
+// Registers are allocated to a warp in units of 256, which is 8 a thread.
+constexpr u32 kRegisterUnit = 8;
+
 // A run with what outlives its launches.
 struct Context {
   Context(const Module& module, const Options& options, const std::atomic<int>& cancel)
@@ -31,7 +34,7 @@ using namespace ptx;
 extern "C" {
 
 struct PtxOptions {
-  u8 late_copies, late_products, reverse, reserved;
+  u8 late_copies, late_products, reverse, races;
   float perturbation;
   u64 seed, step_limit;
   double time_limit_s;
@@ -61,6 +64,7 @@ Context* ptx_begin(const Module* module, const PtxOptions* options, const int* c
   how.late_copies = options->late_copies;
   how.late_products = options->late_products;
   how.reverse = options->reverse;
+  how.races = options->races;
   how.seed = options->seed;
   how.perturbation = options->perturbation;
   how.step_limit = options->step_limit;
@@ -92,7 +96,7 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
                 {how->block[0], how->block[1], how->block[2]},
                 {how->cluster[0], how->cluster[1], how->cluster[2]},
                 how->dynamic_shared,
-                how->registers,
+                (how->registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit,
                 &run.sites[how->kernel],
                 how->cooperative != 0};
   if (kernel.param_bytes)
@@ -101,6 +105,8 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
   if (launch.cooperative)
     run.memory.add({kGridWorkspace, sizeof grid_workspace, reinterpret_cast<u8*>(grid_workspace), true,
                     "the workspace of the cooperative grid"});
+  if (kernel.reads_global_async)
+    launch.global_fences.resize(launch.grid.count() * launch.warps_per_cta());
   int faulted = 0;
   try {
     run_launch(run, launch, how->resident_clusters);
@@ -108,13 +114,13 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
     context->report = fault_json(fault);
     faulted = 1;
   } catch (const std::bad_alloc&) {
-    context->report =
-        fault_json({FaultKind::kOutOfMemory, "The simulator ran out of host memory", "Use smaller sizes.", i64(kernel.index)});
+    context->report = fault_json({FaultKind::kUnsupported, "the host's memory does not suffice", "", i64(kernel.index)});
     faulted = 1;
   } catch (const std::exception& failure) {
     context->report = failure.what();
     faulted = 2;
   }
+  run.memory.forget_writes();
   run.memory.remove(kParameterWindow);
   run.memory.remove(kGridWorkspace);
   return faulted;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "machine.hpp"
+#include "races.hpp"
 #include "reductions.hpp"
 
 namespace ptx {
@@ -21,6 +22,7 @@ Step atom(Warp& warp, const Insn& insn, u32 mask) {
   const AtomicType type = AtomicType(insn.attr[2]);
   const u32 count = u32(insn.attr[3]), element = bytes_of(type);
   bool changed = false;
+  if (warp.cta->cluster->races) acquire_flags(warp, insn, mask, insn.ops[count], space);
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const Location at = locate(place, insn.ops[count], space, element * count, element * count, Access::kWrite);
@@ -42,8 +44,12 @@ Step atom(Warp& warp, const Insn& insn, u32 mask) {
       else if (destination.kind == Operand::kRow)
         warp.row(destination.slot)[lane] = u32(before[i]);
     }
-    if (at.cta) at.cta->wrote_generic(at.offset, element * count, warp);
+    if (at.cta)
+      at.cta->wrote_generic(at.offset, element * count, warp), check_race(place, at, element * count, RaceKind::kStrongWrite);
+    else
+      wrote_global(place, address_of(warp, insn.ops[count], lane), element * count);
   });
+  if (warp.cta->cluster->races) release_flags(warp, insn, mask, insn.ops[count], space);
   // An atomic that changes nothing polls; one on an integer may be a signal.
   if (!changed) {
     warp.yield();

@@ -1,8 +1,10 @@
 // Barriers of a CTA (bar, barrier), of a warp (bar.warp) and of a cluster (barrier.cluster).
 //
 // bar.sync, bar.arrive: operands = barrier, thread count or none
+// cluster.arrive: attribute = relaxed
 // bar.red: operands = destination, barrier, thread count or none, predicate; attribute = 0 popc, 1 and, 2 or
 #include "machine.hpp"
+#include "races.hpp"
 #include "waits.hpp"
 
 namespace ptx {
@@ -31,6 +33,7 @@ void arrive(Warp& warp, const Insn& insn, NamedBarrier& barrier, u32 expected) {
                               barrier.expected));
   barrier.expected = expected;
   barrier.arrived += kLanes;
+  if (Races* races = warp.cta->cluster->races.get()) races->release(warp, races->barrier(*warp.cta, barrier).arriving);
   warp.run->event();
 }
 
@@ -42,6 +45,7 @@ void complete_if_full(Warp& warp, const Insn& insn, NamedBarrier& barrier, u32 e
   ++barrier.generation;
   barrier.result_any = barrier.any, barrier.result_all = barrier.all, barrier.result_count = barrier.count;
   barrier.any = 0, barrier.all = 1, barrier.count = 0;
+  if (Races* races = warp.cta->cluster->races.get()) races->barrier(*warp.cta, barrier).complete();
   warp.run->event();
 }
 
@@ -59,6 +63,8 @@ bool passed(Warp& warp, const Insn& insn, NamedBarrier& barrier, const Operand& 
   if (barrier.generation == warp.barrier_generation) complete_if_full(warp, insn, barrier, expected);
   if (barrier.generation == warp.barrier_generation) return false;
   warp.barrier_arrived = false;
+  if (Races* races = warp.cta->cluster->races.get())
+    races->clock(warp).merge(races->barrier(*warp.cta, barrier).released);
   return true;
 }
 
@@ -103,6 +109,9 @@ Step cluster_arrive(Warp& warp, const Insn& insn, u32 mask) {
   warp.cluster_arrived = true;
   warp.cluster_generation = cluster.barrier_generation;
   ++cluster.barrier_arrived;
+  const bool relaxed = insn.attr[0];
+  if (!relaxed) warp.init_fence = ++warp.run->proxy_clock;
+  if (cluster.races && !relaxed) cluster.races->release(warp, cluster.races->cluster_barrier.arriving);
   warp.run->event();
   warp.signal();
   return Step::kNext;
@@ -116,8 +125,10 @@ Step cluster_wait(Warp& warp, const Insn& insn, u32 mask) {
     if (cluster.barrier_arrived < cluster.live_warps) return Step::kBlock;
     cluster.barrier_arrived = 0;
     ++cluster.barrier_generation;
+    if (cluster.races) cluster.races->cluster_barrier.complete();
     warp.run->event();
   }
+  if (cluster.races) cluster.races->clock(warp).merge(cluster.races->cluster_barrier.released);
   warp.cluster_arrived = false;
   return Step::kNext;
 }

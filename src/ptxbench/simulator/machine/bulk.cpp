@@ -12,6 +12,7 @@
 
 #include "copies.hpp"
 #include "mbarrier.hpp"
+#include "races.hpp"
 #include "reductions.hpp"
 
 namespace ptx {
@@ -33,9 +34,10 @@ u32 at_rank(u32 address, u32 rank) { return (address & kOffsetMask) | rank << kR
 void count_bytes(const Place& place, u64 bytes) { place.warp->run->site(place).bytes += bytes; }
 
 // Copies into one CTA and signals its mbarrier.
-void deliver(const Place& place, const u8* source, u32 destination, u32 bytes, u32 barrier) {
+void deliver(const Place& place, const Issue& issue, const u8* source, u32 destination, u32 bytes, u32 barrier) {
   const Location to = shared_at(place, destination, bytes, kBulkAlign, Scope::kCluster);
   std::memcpy(to.data, source, bytes);
+  check_delivery(place, issue, to, bytes, barrier, RaceKind::kWrite);
   to.cta->wrote_async(to.offset, bytes);
   mbarrier_complete_tx(place, barrier, Scope::kCluster, bytes);
 }
@@ -48,10 +50,12 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
     const u32 bytes = checked_size(place, insn.ops[2]);
     const u32 ranks = insn.attr[0] ? value_of(warp, insn.ops[4], lane) & 0xffff : 1u << (destination >> kRankShift);
     count_bytes(place, bytes);
+    check_global_async_read(place, source, bytes);
+    const Issue issue = issue_of(warp);
     warp.run->defer({Deferred::kCopy, place, true, [=] {
                        const u8* data = global_at(place, source, bytes, kBulkAlign, Access::kRead);
                        for_lanes(ranks, [&](u32 rank) {
-                         deliver(place, data, at_rank(destination, rank), bytes, at_rank(barrier, rank));
+                         deliver(place, issue, data, at_rank(destination, rank), bytes, at_rank(barrier, rank));
                        });
                      }});
   });
@@ -65,9 +69,11 @@ Step share(Warp& warp, const Insn& insn, u32 mask) {
     const u32 destination = cluster_address(place, insn.ops[0]), source = cluster_address(place, insn.ops[1]);
     const u32 bytes = checked_size(place, insn.ops[2]), barrier = cluster_address(place, insn.ops[3]);
     count_bytes(place, bytes);
+    const Issue issue = issue_of(warp);
     warp.run->defer({Deferred::kCopy, place, true, [=, &insn] {
                        const Location from = shared_at(place, source, bytes, kBulkAlign, Scope::kCta);
                        from.cta->check_async_read(place, from.offset, bytes);
+                       check_delivery(place, issue, from, bytes, barrier, RaceKind::kRead);
                        std::vector<u8> data(from.data, from.data + bytes);
                        if (kReduce) {
                          const Location to = shared_at(place, destination, bytes, kBulkAlign, Scope::kCluster);
@@ -75,7 +81,7 @@ Step share(Warp& warp, const Insn& insn, u32 mask) {
                          reduce_into(AtomicOp(insn.attr[0]), AtomicType(insn.attr[1]), sum.data(), data.data(), bytes);
                          data = std::move(sum);
                        }
-                       deliver(place, data.data(), destination, bytes, barrier);
+                       deliver(place, issue, data.data(), destination, bytes, barrier);
                      }});
   });
   return Step::kNext;
@@ -89,6 +95,7 @@ Step store(Warp& warp, const Insn& insn, u32 mask) {
     const u32 source = cluster_address(place, insn.ops[1]), bytes = checked_size(place, insn.ops[2]);
     count_bytes(place, bytes);
     auto staged = std::make_shared<std::vector<u8>>();
+    check_bulk_read(place, shared_at(place, source, bytes, kBulkAlign, Scope::kCta), bytes);
     issue_bulk_store({place,
                       [=] {
                         const Location from = shared_at(place, source, bytes, kBulkAlign, Scope::kCta);
@@ -128,8 +135,10 @@ Step remote(Warp& warp, const Insn& insn, u32 mask) {
       const Operand& operand = insn.ops[2 + i];
       values[i] = operand.kind == Operand::kRow64 ? warp.row64(operand.slot)[lane] : warp.row(operand.slot)[lane];
     }
+    const Issue issue = issue_of(warp);
     warp.run->defer({Deferred::kCopy, place, true, [=, &insn] {
                        const Location to = shared_at(place, destination, bytes, bytes, Scope::kCluster);
+                       check_delivery(place, issue, to, bytes, barrier, RaceKind::kStrongWrite);
                        for (u32 i = 0; i < count; ++i) {
                          u64 value = values[i];
                          if (kReduce) {

@@ -105,7 +105,8 @@ inline D relu(D value) {
   return (value.bits & 0x7fff) > kFormat<D>.largest + 1 ? D{0x7fff} : value.bits & 0x8000 ? D{0} : value;
 }
 
-// To f16 or bf16.
+// To f16 or bf16. A subnormal f32 keeps its value with .ftz too, against the PTX ISA: ptxas leaves .ftz out, and an
+// H200 rounds 2^-140 to the least f16 in cvt.rp.ftz.f16.f32.
 template <class D, class S>
 Step float_to_half(Warp& warp, const Insn& insn, u32 mask) {
   const i32 rounding = insn.attr[0], flags = insn.attr[1];
@@ -116,7 +117,6 @@ Step float_to_half(Warp& warp, const Insn& insn, u32 mask) {
   const bool integral = rounding & kIntegral;
   return map_lanes<D, S>(warp, insn, mask, [=](S a) {
     f64 value = f64(widen(a));
-    if constexpr (std::is_same_v<S, f32>) value = flags & kFtz ? f64(flush(a)) : value;
     if (integral) value = round_integral(value, rounding);
     if (flags & kSat) value = saturate_unit(value);
     const D result{u16(encode(value, kFormat<D>, integral ? i32(kNearest) : rounding, flags & kSatfinite))};
@@ -124,16 +124,17 @@ Step float_to_half(Warp& warp, const Insn& insn, u32 mask) {
   });
 }
 
-// To tf32: 10 mantissa bits in the place of 23.
+// To tf32: 10 mantissa bits in the place of 23. NaN is as on an H200: rn and rz give one NaN for all, whereas rna cuts
+// off its low bits, and satfinite then takes the pattern below, which of infinity is the largest number.
 Step float_to_tf32(Warp& warp, const Insn& insn, u32 mask) {
   const i32 rounding = insn.attr[0], flags = insn.attr[1];
-  constexpr u32 kDropped = 0x1fff, kInfinity = 0x7f800000, kLargest = 0x7f7fe000;
+  constexpr u32 kDropped = 0x1fff, kInfinity = 0x7f800000;
   return map_lanes<u32, u32>(warp, insn, mask, [=](u32 a) {
     const u32 sign = a & 0x80000000, magnitude = a & 0x7fffffff;
     const u32 half = rounding == kToZero ? 0 : rounding == kNearestAway ? 0x1000 : 0xfff + (magnitude >> 13 & 1);
-    u32 result = magnitude < kInfinity ? (magnitude + half) & ~kDropped : magnitude;
-    if ((flags & kSatfinite) && result == kInfinity) result = kLargest;
-    if (magnitude > kInfinity) return kCanonicalNan;
+    if (magnitude > kInfinity && rounding != kNearestAway) return kCanonicalNan & ~kDropped;
+    u32 result = (magnitude < kInfinity ? magnitude + half : magnitude) & ~kDropped;
+    if ((flags & kSatfinite) && result >= kInfinity) result -= kDropped + 1;
     return (flags & kRelu) && sign ? 0 : sign | result;
   });
 }

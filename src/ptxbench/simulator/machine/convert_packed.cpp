@@ -53,6 +53,37 @@ Step repack(Warp& warp, const Insn& insn, u32 mask) {
   });
 }
 
+// ue8m0 holds the exponent of a magnitude: towards zero drops the rest, upwards rounds to the next power of two.
+u32 exponent_of(f32 value, i32 rounding, i32 flags) {
+  const u32 magnitude = bits_of(value) & 0x7fffffff, rest = magnitude & 0x7fffff;
+  if (magnitude > 0x7f800000) return 0xff;
+  const bool up = rounding == kUp && rest && magnitude > 0x400000 && magnitude < 0x7f800000;
+  const u32 exponent = (magnitude >> 23) + up;
+  return (flags & kSatfinite) && exponent == 0xff ? 0xfe : exponent;
+}
+
+Step exponents_from_f32(Warp& warp, const Insn& insn, u32 mask) {
+  const i32 rounding = insn.attr[0], flags = insn.attr[1];
+  return map_lanes<u32, f32, f32>(warp, insn, mask, [=](f32 high, f32 low) {
+    return exponent_of(high, rounding, flags) << 8 | exponent_of(low, rounding, flags);
+  });
+}
+
+Step exponents_from_bf16(Warp& warp, const Insn& insn, u32 mask) {
+  const i32 rounding = insn.attr[0], flags = insn.attr[1];
+  return map_lanes<u32, u32>(warp, insn, mask, [=](u32 pair) {
+    return exponent_of(float_of(pair & 0xffff0000), rounding, flags) << 8 | exponent_of(float_of(pair << 16), rounding, flags);
+  });
+}
+
+// 2^(e - 127); the smallest is subnormal, 255 is NaN.
+u32 power_of(u32 exponent) { return exponent == 0xff ? kBf16.nan : exponent ? exponent << 7 : 0x40; }
+
+Step bf16_from_exponents(Warp& warp, const Insn& insn, u32 mask) {
+  return map_lanes<u32, u32>(warp, insn, mask,
+                             [](u32 pair) { return power_of(pair >> 8 & 0xff) << 16 | power_of(pair & 0xff); });
+}
+
 #define PTX_NARROW(tag, TYPE)                                                            \
   {"cvt." tag ".f32", from_f32<TYPE>}, {"cvt." tag ".f16x2", repack<TYPE, kF16x2>},      \
   {"cvt.f16x2." tag, repack<kF16x2, TYPE>}
@@ -65,6 +96,9 @@ constexpr NamedHandler kTable[] = {
     PTX_NARROW("e3m2x2", kE3m2x2),
     PTX_NARROW("e2m3x2", kE2m3x2),
     PTX_NARROW("e2m1x2", kE2m1x2),
+    {"cvt.ue8m0x2.f32", exponents_from_f32},
+    {"cvt.ue8m0x2.bf16x2", exponents_from_bf16},
+    {"cvt.bf16x2.ue8m0x2", bf16_from_exponents},
 };
 
 }  // namespace

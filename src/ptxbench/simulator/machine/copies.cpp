@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "mbarrier.hpp"
+#include "races.hpp"
 
 namespace ptx {
 
@@ -58,6 +59,7 @@ Step bulk_commit(Warp& warp, const Insn&, u32 mask) {
     BulkGroups& groups = copies_of(warp).bulk[lane];
     groups.committed.push_back(std::move(groups.open));
     groups.open.clear();
+    if (Races* races = warp.cta->cluster->races.get()) ++races->steps(Engine::kBulk, lane_number(warp, lane));
   });
   return Step::kNext;
 }
@@ -69,6 +71,10 @@ Step bulk_wait(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     auto& committed = copies_of(warp).bulk[lane].committed;
     const size_t done = committed.size() - std::min(pending, committed.size());
+    if (Races* races = warp.cta->cluster->races.get()) {
+      const u32 group = races->steps(Engine::kBulk, lane_number(warp, lane));
+      waited_for(warp, Engine::kBulk, lane_number(warp, lane), group - u32(std::min<size_t>(pending, group)));
+    }
     for (size_t i = 0; i < done; ++i)
       for (BulkStore& store : committed[i]) {
         store.read_waited = true;
@@ -88,6 +94,7 @@ void perform(AsyncCopy& copy, u32 lane) {
   if (source_bytes)
     std::memcpy(to.data, global_at(place, copy.from[lane], source_bytes, copy.bytes, Access::kRead), source_bytes);
   to.cta->wrote_generic(to.offset, copy.bytes, *place.warp);
+  check_engine(place, Engine::kAsyncCopy, place.warp->number(), copy.group[lane] + 1, to, copy.bytes, RaceKind::kWrite);
   copy.pending &= ~(1u << lane);
   place.warp->run->event();
 }
@@ -139,6 +146,7 @@ Step async_wait(Warp& warp, const Insn& insn, u32 mask) {
     limit[lane] = insn.attr[0] < 0 ? open + 1 : open - std::min(pending, open);
   }
   complete_groups(warp, mask, limit);
+  waited_for(warp, Engine::kAsyncCopy, warp.number(), *std::min_element(limit, limit + kLanes));
   return Step::kNext;
 }
 
@@ -151,8 +159,11 @@ Step async_arrive(Warp& warp, const Insn& insn, u32 mask) {
     if (!insn.attr[1]) ++mbarrier_at(place, address, Scope::kCta).pending;
     u32 limit[kLanes];
     std::fill_n(limit, kLanes, copies_of(warp).group[lane] + 1);
+    if (Races* races = warp.cta->cluster->races.get()) races->release(warp, races->mbarrier(address).arriving);
     warp.run->defer({Deferred::kCopy, place, true, [=, &warp] {
                        complete_groups(warp, 1u << lane, limit);
+                       if (Races* races = warp.cta->cluster->races.get())
+                         races->mbarrier(address).arriving.reach(races->engine(Engine::kAsyncCopy, warp.number()), limit[lane]);
                        mbarrier_arrive(place, address, Scope::kCta);
                      }});
     ++copies_of(warp).group[lane];

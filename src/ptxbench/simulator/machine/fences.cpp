@@ -5,9 +5,18 @@
 namespace ptx {
 namespace {
 
-// fence.proxy.async (generic or shared memory): orders the warp's earlier ordinary stores before async-proxy accesses.
-Step proxy_async(Warp& warp, const Insn&, u32) {
-  warp.proxy_fence = ++warp.run->proxy_clock;
+// fence.proxy.async: orders the warp's earlier ordinary stores before async-proxy accesses.
+// Attributes: of shared memory, of global memory.
+Step proxy_async(Warp& warp, const Insn& insn, u32) {
+  const u64 now = ++warp.run->proxy_clock;
+  if (insn.attr[0]) warp.proxy_fence = warp.init_fence = now;
+  if (insn.attr[1] && !warp.launch->global_fences.empty()) warp.launch->global_fences[warp.grid_number()] = now;
+  return Step::kNext;
+}
+
+// fence.mbarrier_init, and fences of memory whose scope holds the cluster: the initialisation becomes visible to it.
+Step init_fence(Warp& warp, const Insn&, u32) {
+  warp.init_fence = ++warp.run->proxy_clock;
   return Step::kNext;
 }
 
@@ -37,6 +46,7 @@ std::string describe_registers(Warp& warp, const Insn& insn, u32) {
 
 constexpr NamedHandler kTable[] = {
     {"fence.proxy.async", proxy_async},
+    {"fence.init", init_fence},
     {"fence", memory_fence},
     {"setmaxnreg", setmaxnreg},
 };

@@ -52,7 +52,8 @@ inline T extreme(T a, T b, bool nan) {
   return result;
 }
 
-// Attribute 1: ftz, NaN, xorsign.abs (the sign is the exclusive or of the signs, the magnitude that of the magnitudes).
+// Attribute 1: ftz, NaN, abs, xorsign.abs (the sign is the exclusive or of the signs, the magnitude that of the
+// magnitudes).
 template <bool Max>
 Step extreme_f32(Warp& warp, const Insn& insn, u32 mask) {
   const i32 flags = insn.attr[1];
@@ -64,7 +65,9 @@ Step extreme_f32(Warp& warp, const Insn& insn, u32 mask) {
       return float_of((bits_of(extreme<Max>(x, y, nan)) & ~kSign<f32>) | sign);
     });
   }
-  const auto two = [=](f32 a, f32 b) { return extreme<Max>(ftz ? flush(a) : a, ftz ? flush(b) : b, nan); };
+  const bool magnitudes = flags & kAbs;
+  const auto operand = [=](f32 a) { return magnitudes ? std::fabs(ftz ? flush(a) : a) : ftz ? flush(a) : a; };
+  const auto two = [=](f32 a, f32 b) { return extreme<Max>(operand(a), operand(b), nan); };
   if (insn.ops.size() == 4)
     return map_lanes<f32, f32, f32, f32>(warp, insn, mask, [=](f32 a, f32 b, f32 c) { return two(two(a, b), c); });
   return map_lanes<f32, f32, f32>(warp, insn, mask, two);
@@ -97,7 +100,7 @@ bool has_property(T value, i32 property) {
     case kInfinite: return std::isinf(value);
     case kNumber: return !std::isnan(value);
     case kNotANumber: return std::isnan(value);
-    case kNormal: return std::isnormal(value);
+    case kNormal: return std::isnormal(value) || value == 0;
     default: return std::fpclassify(value) == FP_SUBNORMAL;
   }
 }

@@ -12,7 +12,7 @@ namespace ptx {
 enum Rounding : i32 { kNearest, kToZero, kDown, kUp, kIntegral = 4, kNearestAway = 8 };
 
 // Bits of attribute 1, as lower/floating.py and lower/convert.py number them.
-enum FloatFlag : i32 { kFtz = 1, kSat = 2, kRelu = 4, kNan = 8, kXorsign = 16, kSatfinite = 32 };
+enum FloatFlag : i32 { kFtz = 1, kSat = 2, kRelu = 4, kNan = 8, kXorsign = 16, kSatfinite = 32, kAbs = 64 };
 
 constexpr u32 kCanonicalNan = 0x7fffffff;
 

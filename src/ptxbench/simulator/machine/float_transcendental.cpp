@@ -1,5 +1,7 @@
 // The approximate functions: ex2, lg2, sin, cos, tanh, rsqrt. Hardware's results are within a few units in the last
 // place of the true value (PTX ISA, "Floating Point Instructions"); these are the true values, rounded.
+#include <algorithm>
+
 #include "float_lanes.hpp"
 
 namespace ptx {
@@ -39,15 +41,35 @@ struct Rsqrt {
   f64 operator()(f64 a) const { return 1.0 / std::sqrt(a); }
 };
 
-// Halves are computed in f32 and rounded once more.
+// Halves are computed in f32, whose result then loses its low bits, as on an H200; the ISA allows an error of about one
+// unit in the last place.
+template <class T>
+inline T cut(f32 value) {
+  const u32 bits = bits_of(value), magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+  const bool nan = magnitude > 0x7f800000;
+  if constexpr (std::is_same_v<T, bf16>) return {u16(nan ? 0x7fff : bits >> 16)};
+  const u32 normal = (magnitude - (112u << 23)) >> 13;
+  const u32 subnormal = u32(std::min(1.0f, float_of(magnitude)) * 0x1p24f);
+  const u32 finite = magnitude < 0x38800000 ? subnormal : normal;
+  const u32 result = magnitude >= 0x47800000 ? 0x7c00 : finite;
+  return {u16(nan ? 0x7fff : result | sign)};
+}
+
+// ex2 of bf16 has .ftz in all its forms.
+template <class Function, class T>
+inline T half_of(T a) {
+  const f32 value = Function{}(to_f32(a));
+  return cut<T>(std::is_same_v<Function, Ex2> && std::is_same_v<T, bf16> ? flush(value) : value);
+}
+
 template <class Function, class T>
 Step half_function(Warp& warp, const Insn& insn, u32 mask) {
-  return map_lanes<T, T>(warp, insn, mask, [](T a) { return narrow<T>(Function{}(to_f32(a))); });
+  return map_lanes<T, T>(warp, insn, mask, [](T a) { return half_of<Function>(a); });
 }
 template <class Function, class T>
 Step packed_function(Warp& warp, const Insn& insn, u32 mask) {
   return map_lanes<u32, u32>(warp, insn, mask, [](u32 a) {
-    const T low = narrow<T>(Function{}(to_f32(T{u16(a)}))), high = narrow<T>(Function{}(to_f32(T{u16(a >> 16)})));
+    const T low = half_of<Function>(T{u16(a)}), high = half_of<Function>(T{u16(a >> 16)});
     return low.bits | u32(high.bits) << 16;
   });
 }

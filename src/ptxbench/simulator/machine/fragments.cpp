@@ -4,9 +4,11 @@
 // stmatrix: operands = address, sources; attributes as ldmatrix
 // mma.sync: operands = D, A, B, C registers; attributes = depth, element of A, element of B, accumulators of D, of C,
 //           saturate
+#include <algorithm>
 #include <cstring>
 
 #include "matrix.hpp"
+#include "races.hpp"
 
 namespace ptx {
 namespace {
@@ -27,7 +29,7 @@ Step ldmatrix(Warp& warp, const Insn& insn, u32 mask) {
     for (u32 row = 0; row < 8; ++row) {
       const Place place{&warp, &insn, matrix * 8 + row};
       const Location from = locate(place, insn.ops[count], Space(insn.attr[0]), 16, 16, Access::kRead);
-      if (from.cta) from.cta->check_initialised(place, from.offset, 16);
+      if (from.cta) from.cta->check_initialised(place, from.offset, 16), check_race(place, from, 16, RaceKind::kRead);
       u16 elements[8];
       std::memcpy(elements, from.data, 16);
       for (u32 column = 0; column < 8; ++column) {
@@ -55,7 +57,7 @@ Step stmatrix(Warp& warp, const Insn& insn, u32 mask) {
         elements[column] = u16(registers[spot.lane] >> (16 * spot.half));
       }
       std::memcpy(to.data, elements, 16);
-      if (to.cta) to.cta->wrote_generic(to.offset, 16, warp);
+      if (to.cta) to.cta->wrote_generic(to.offset, 16, warp), check_race(place, to, 16, RaceKind::kWrite);
     }
   warp.run->event();
   return Step::kNext;
@@ -80,6 +82,24 @@ void scatter(Warp& warp, const Insn& insn, u32 count, const u32* from) {
   for (u32 i = 0; i < count; ++i) std::memcpy(warp.row(insn.ops[i].slot), from + i * kLanes, kLanes * 4);
 }
 
+// d += the products of elements k and k + 1 of each four along K, from `first` on.
+void multiply_pairs(const float* a, const float* b, float* const* d, u32 depth, u32 first) {
+  for (u32 k = first; k < depth; k += 4) multiply_fragments(a + k * 2 * kLanes, b + k * 8, d, 8, 2);
+}
+
+// 8-bit floats. For sm_90a and sm_100a ptxas widens them to f16, multiplies the first pairs of all registers, then the
+// second ones, and adds C last; each step rounds to the type of D.
+void multiply_float8(const float* a, const float* b, float* const* d, u32 depth, bool halves) {
+  float c[4 * kLanes];
+  std::copy(d[0], d[0] + 4 * kLanes, c);
+  std::fill(d[0], d[0] + 4 * kLanes, 0.0f);
+  for (u32 first : {0u, 2u}) {
+    multiply_pairs(a, b, d, depth, first);
+    for (u32 i = 0; halves && i < 4 * kLanes; ++i) d[0][i] = to_f32(to_f16(d[0][i]));
+  }
+  for (u32 i = 0; i < 4 * kLanes; ++i) d[0][i] += c[i];
+}
+
 Step mma(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   const u32 depth = u32(insn.attr[0]);
@@ -99,7 +119,10 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   if (from == Accumulators::kF32) std::memcpy(d, registers, sizeof d);
   if (from == Accumulators::kF16)
     for (u32 i = 0; i < c_count; ++i) unpack_half(registers + i * kLanes, i, d);
-  multiply_fragments(a, b, d_rows, 8, depth);
+  if (left == Element::kE4m3 || left == Element::kE5m2)
+    multiply_float8(a, b, d_rows, depth, to == Accumulators::kF16);
+  else
+    multiply_fragments(a, b, d_rows, 8, depth);
   if (to == Accumulators::kF32) std::memcpy(registers, d, sizeof d);
   for (u32 i = 0; i < d_count; ++i)
     if (to == Accumulators::kF16)

@@ -17,6 +17,7 @@ std::string_view fault_name(FaultKind kind) {
     case FaultKind::kTimeLimit: return "time_limit";
     case FaultKind::kStrayWrite: return "stray_write";
     case FaultKind::kCancelled: return "cancelled";
+    case FaultKind::kUnsupported: return "unsupported";
   }
   return "illegal_instruction";
 }
@@ -48,6 +49,23 @@ const HazardInfo& hazard_info(HazardKind kind) {
       {"unordered_tensor_work", false,
        "Let a tcgen05.commit follow the earlier instruction and wait on its mbarrier before the later one; the ISA orders "
        "products only on the same accumulator with the same shape and kind."},
+      {"missing_mbarrier_init_fence", false,
+       "Put fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, before the barrier that lets "
+       "others use it."},
+      {"missing_global_proxy_fence", false,
+       "Put fence.proxy.async after the ordinary stores and before the synchronisation that hands the data to the copy."},
+      {"missing_tcgen05_fence_before", false,
+       "Put tcgen05.fence::before_thread_sync after tcgen05.wait and before the arrival or barrier that hands the cells "
+       "on."},
+      {"missing_tcgen05_fence_after", false,
+       "Put tcgen05.fence::after_thread_sync behind the wait or barrier, before the first tcgen05 instruction on these "
+       "cells."},
+      {"shared_memory_race", false,
+       "Order the two accesses: a barrier, or an mbarrier that one side arrives on (or completes on) and the other waits "
+       "for."},
+      {"tensor_memory_race", false,
+       "Order the two accesses: tcgen05.wait or tcgen05.commit, then an mbarrier or barrier that the other side waits "
+       "for."},
   };
   return kTable[size_t(kind)];
 }

@@ -9,7 +9,7 @@
 
 namespace ptx {
 
-// Names of ptxbench.core.FaultKind.
+// Names of ptxbench.core.FaultKind; the last two are no faults of the program.
 enum class FaultKind : u8 {
   kImpossibleLaunch,
   kIllegalAddress,
@@ -21,6 +21,7 @@ enum class FaultKind : u8 {
   kTimeLimit,
   kStrayWrite,
   kCancelled,
+  kUnsupported,
 };
 std::string_view fault_name(FaultKind kind);
 
@@ -57,6 +58,12 @@ enum class HazardKind : u8 {
   kUnwaitedAsyncCopy,
   kUnwaitedTensorStore,
   kUnorderedTensorWork,
+  kMissingInitFence,
+  kMissingGlobalProxyFence,
+  kMissingTensorFenceBefore,
+  kMissingTensorFenceAfter,
+  kSharedRace,
+  kTensorRace,
 };
 
 struct HazardInfo {

@@ -1,10 +1,11 @@
 // ld, st, prefetch and the conversions between address spaces.
 //
 // ld: operands = destinations, address; attributes = space, bytes of an element, elements, extension, poll
-// st: operands = address, sources; attributes = space, bytes of an element, elements
+// st: operands = address, sources; attributes = space, bytes of an element, elements, not weak
 #include <cstring>
 
 #include "machine.hpp"
+#include "races.hpp"
 
 namespace ptx {
 namespace {
@@ -87,15 +88,17 @@ Step ld(Warp& warp, const Insn& insn, u32 mask) {
   // A poll reads at the start of a time slice, so that it sees what another warp has just signalled.
   if (form.poll && (warp.poll_ready = !warp.poll_ready)) return Step::kPoll;
   if (form.space == Space::kSharedCta && form.bytes == 4 && form.count == 1 && address.kind == Operand::kMem &&
-      insn.ops[0].kind == Operand::kRow && load_shared_words(warp, insn, mask))
+      !warp.cta->cluster->races && insn.ops[0].kind == Operand::kRow && load_shared_words(warp, insn, mask))
     return Step::kNext;
   const u32 bytes = form.bytes * form.count;
+  const RaceKind read = form.poll ? RaceKind::kStrongRead : RaceKind::kRead;
+  if (form.poll && warp.cta->cluster->races) acquire_flags(warp, insn, mask, address, form.space);
   // A destination may be the address register, so all lanes are loaded before any is written.
   alignas(64) u8 loaded[kLanes][64];
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const Location from = locate(place, address, form.space, bytes, bytes, Access::kRead);
-    if (from.cta) from.cta->check_initialised(place, from.offset, bytes);
+    if (from.cta) from.cta->check_initialised(place, from.offset, bytes), check_race(place, from, bytes, read);
     std::memcpy(loaded[lane], from.data, bytes);
   });
   for (u32 element = 0; element < form.count; ++element)
@@ -106,12 +109,23 @@ Step ld(Warp& warp, const Insn& insn, u32 mask) {
 Step st(Warp& warp, const Insn& insn, u32 mask) {
   const Space space = Space(insn.attr[0]);
   const u32 element_bytes = u32(insn.attr[1]), count = u32(insn.attr[2]), bytes = element_bytes * count;
+  const bool strong = insn.attr[3];
   for_lanes(mask, [&](u32 lane) {
-    const Location to = locate({&warp, &insn, lane}, insn.ops[0], space, bytes, bytes, Access::kWrite);
+    const Place place{&warp, &insn, lane};
+    const Location to = locate(place, insn.ops[0], space, bytes, bytes, Access::kWrite);
+    u8 values[64];
     for (u32 element = 0; element < count; ++element)
-      get(warp, insn.ops[1 + element], lane, to.data + element * element_bytes, element_bytes);
-    if (to.cta) to.cta->wrote_generic(to.offset, bytes, warp);
+      get(warp, insn.ops[1 + element], lane, values + element * element_bytes, element_bytes);
+    if (to.cta) {
+      const bool same = !std::memcmp(to.data, values, bytes);
+      check_race(place, to, bytes, strong ? RaceKind::kStrongWrite : same ? RaceKind::kRewrite : RaceKind::kWrite);
+      to.cta->wrote_generic(to.offset, bytes, warp);
+    } else {
+      wrote_global(place, address_of(warp, insn.ops[0], lane), bytes);
+    }
+    std::memcpy(to.data, values, bytes);
   });
+  if (strong && warp.cta->cluster->races) release_flags(warp, insn, mask, insn.ops[0], space);
   if (space != Space::kLocal) warp.run->event();
   return Step::kNext;
 }
@@ -136,13 +150,15 @@ void write_address(Warp& warp, const Operand& operand, u32 lane, u64 value) {
     warp.row(operand.slot)[lane] = u32(value);
 }
 
-// cvta to generic. Local, parameter and global addresses are generic already. Attribute: space.
+// cvta to generic. Local and global addresses are generic already, parameter addresses of 64 bits too. Attribute: space.
 Step cvta(Warp& warp, const Insn& insn, u32 mask) {
   const Space space = Space(insn.attr[0]);
   const bool shared = space == Space::kSharedCta || space == Space::kSharedCluster;
+  const bool parameter = space == Space::kParam;
   for_lanes(mask, [&](u32 lane) {
     const u64 address = read_address(warp, insn.ops[1], lane);
-    write_address(warp, insn.ops[0], lane, shared ? kSharedWindow | u32(address) : address);
+    const u64 window = shared ? kSharedWindow : parameter ? kParameterWindow : 0;
+    write_address(warp, insn.ops[0], lane, window ? window | u32(address) : address);
   });
   return Step::kNext;
 }

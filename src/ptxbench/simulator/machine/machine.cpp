@@ -8,6 +8,7 @@
 
 #include "copies.hpp"
 #include "panels.hpp"
+#include "races.hpp"
 #include "tensor_memory.hpp"
 #include "wgmma.hpp"
 
@@ -55,6 +56,10 @@ void Warp::illegal(const Insn& insn, const std::string& message) {
               launch->kernel->index,
               insn.position,
               name()};
+}
+
+void Warp::unsupported(const Insn& insn, std::string message) {
+  throw Fault{FaultKind::kUnsupported, std::move(message), "", launch->kernel->index, insn.position, name()};
 }
 
 void Warp::unwatch() {
@@ -115,8 +120,7 @@ Cta::~Cta() = default;
 void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
   ++shared_version;
   std::memset(&valid[offset], 1, bytes);
-  const u64 number = u64(writer.cta->rank) * writer.launch->warps_per_cta() + writer.index + 1;
-  const u64 stamp = writer.run->proxy_clock << 16 | number;
+  const u64 stamp = writer.run->proxy_clock << 16 | (writer.number() + 1);
   for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) dirty[granule] = stamp;
 }
 
@@ -153,13 +157,17 @@ void Cta::check_async_read(const Place& place, u32 offset, u32 bytes) {
   }
 }
 
+Dim3 Launch::origin(u32 number) const {
+  const u32 across = grid.x / cluster.x, down = grid.y / cluster.y;
+  return {number % across * cluster.x, number / across % down * cluster.y, number / across / down * cluster.z};
+}
+
 Cluster::Cluster(Launch& owner, u32 number) : launch(&owner), index(number) {
-  const u32 across = owner.grid.x / owner.cluster.x, down = owner.grid.y / owner.cluster.y;
-  origin[0] = number % across * owner.cluster.x;
-  origin[1] = number / across % down * owner.cluster.y;
-  origin[2] = number / across / down * owner.cluster.z;
+  const Dim3 first = owner.origin(number);
+  origin[0] = first.x, origin[1] = first.y, origin[2] = first.z;
   for (u32 rank = 0; rank < owner.ctas_per_cluster(); ++rank) ctas.push_back(std::make_unique<Cta>(*this, rank));
   live_warps = owner.ctas_per_cluster() * owner.warps_per_cta();
+  if (owner.run->options.races) races = std::make_unique<Races>(*this);
 }
 
 Cluster::~Cluster() = default;

@@ -25,6 +25,7 @@ struct WgmmaState;
 struct CopyState;
 struct TensorMemory;
 class PanelCache;
+class Races;
 
 // NaN as bf16, f16, f32 and f64: what registers, shared memory and tensor memory hold before they are written.
 constexpr u32 kPoison = 0x7fd57fd5u;
@@ -100,6 +101,8 @@ struct Warp {
 
   // Ends the run because the instruction cannot be executed like this; `message` says why.
   [[noreturn]] void illegal(const Insn& insn, const std::string& message);
+  // Ends the run because the target may execute this and the machine cannot; `message` is a clause that says what.
+  [[noreturn]] void unsupported(const Insn& insn, std::string message);
 
   // Simulated time: one cycle a warp instruction of the whole run.
   u64 clock() const;
@@ -114,10 +117,14 @@ struct Warp {
     if (!watched[slot]) watched[slot] = 1, watch_list.push_back(slot);
   }
   void unwatch();
+  void finish_tensor_loads();
 
   u64 state_hash() const;
   // A mask of the lanes at `pc`, for messages.
   std::string name() const;
+  // Numbers within the cluster and within the grid.
+  u32 number() const;
+  u64 grid_number() const;
 
   u32* rows = nullptr;
   u32 live = 0;
@@ -140,7 +147,11 @@ struct Warp {
   std::vector<i32> watch_list;
   std::vector<u8> local;  // local_bytes a lane
   u32 registers = 0;      // a thread, as setmaxnreg counts them; 0 if not tracked
-  u64 proxy_fence = 0;    // value of the run's proxy clock at the last fence.proxy.async
+  // Values of the run's proxy clock at the last fence of a kind.
+  u64 proxy_fence = 0;     // fence.proxy.async
+  u64 init_fence = 0;      // what makes the initialisation of an mbarrier visible to the cluster and the async proxy
+  u64 tensor_before = 0;   // tcgen05.fence::before_thread_sync
+  u64 tensor_after = 0;    // tcgen05.fence::after_thread_sync
 
   // Progress of blocking instructions that are retried.
   bool barrier_arrived = false;
@@ -150,7 +161,7 @@ struct Warp {
   bool cluster_arrived = false;
 
   Place tensor_store;  // the last tcgen05.st that was not waited for; its insn is null if there is none
-  std::vector<std::function<void()>> tensor_loads;  // what tcgen05.wait::ld has to do in a late schedule
+  std::vector<std::function<void()>> tensor_loads;  // in flight, in a late schedule
 
   std::unique_ptr<WgmmaState> wgmma;
   std::unique_ptr<CopyState> copies;
@@ -179,6 +190,10 @@ struct MBarrier {
   i64 tx = 0;
   u64 phase = 0;
   bool valid = false;
+  // Who initialised it, where, and at which value of the proxy clock.
+  Warp* maker = nullptr;
+  const Insn* made_at = nullptr;
+  u64 made = 0;
 };
 
 // Work that takes effect when something waits for it. `matters` says that ending the kernel before it is a finding.
@@ -235,6 +250,7 @@ struct Cluster {
   u32 barrier_arrived = 0;  // warps
   u32 barrier_generation = 0;
   u32 live_warps = 0;
+  std::unique_ptr<Races> races;  // null unless the option is set
 };
 
 struct Dim3 {
@@ -251,10 +267,15 @@ struct Launch {
   u32 registers;  // a thread at the start, 0 if setmaxnreg has no effect
   std::vector<Site>* sites;
   bool cooperative;
+  // By number of the warp in the grid: value of the proxy clock at its last fence of global memory for the async proxy.
+  // Empty unless the kernel copies from global memory through that proxy.
+  std::vector<u64> global_fences = {};
   u32 threads() const { return u32(block.count()); }
   u32 warps_per_cta() const { return (threads() + kLanes - 1) / kLanes; }
   u32 ctas_per_cluster() const { return u32(cluster.count()); }
   u32 clusters() const { return u32(grid.count() / cluster.count()); }
+  Dim3 origin(u32 number) const;  // coordinates of the first CTA of a cluster
+  u32 next_cluster = 0;           // to be launched, or taken over by a running one
 };
 
 struct Options {
@@ -262,6 +283,7 @@ struct Options {
   bool late_products = false;  // products take effect when no warp can proceed
   bool reverse = false;        // descending order of warps, and a warp pauses after each signal
   u64 seed = 0;
+  bool races = false;          // check that accesses happen one before the other
   float perturbation = 1.0f;
   u64 step_limit = 0;
   double time_limit_s = 0;
@@ -301,6 +323,10 @@ struct Run {
 };
 
 inline u64 Warp::clock() const { return run->steps; }
+inline u32 Warp::number() const { return cta->rank * launch->warps_per_cta() + index; }
+inline u64 Warp::grid_number() const {
+  return u64(cta->cluster->index) * launch->ctas_per_cluster() * launch->warps_per_cta() + number();
+}
 inline void Warp::signal() {
   if (run->options.reverse) pause = Pause::kSignal;
 }

@@ -54,12 +54,13 @@ u32 chunk_offset(const OperandTile& tile, u32 row, u32 k, u32 element_bytes) {
        "Check start address, leading and stride offsets of the descriptor.");
 }
 
-const u8* chunk_at(const Place& place, Cta& cta, u32 offset) {
+// The 16-byte chunk at an offset, of which the first `bytes` are read.
+const u8* chunk_at(const Place& place, Cta& cta, u32 offset, u32 bytes = 16) {
   if (offset < kReservedShared || offset + 16 > cta.shared_bytes) outside(place, cta, offset);
   u64 flags[2];
   std::memcpy(flags, &cta.valid[offset], 16);
   constexpr u64 kAll = 0x0101010101010101ull;
-  if ((flags[0] & flags[1]) != kAll || cta.dirty[offset / 16]) cta.check_async_read(place, offset, 16);
+  if ((flags[0] & flags[1]) != kAll || cta.dirty[offset / 16]) cta.check_async_read(place, offset, bytes);
   return cta.shared_data(offset);
 }
 
@@ -90,7 +91,8 @@ class TileReader {
   // The elements of the chunk at (row, k), counted from the tile's first row.
   void read(u32 row, u32 k, float* out) const {
     const u32 offset = tile_.descriptor.start + chunk_offset(tile_, tile_.first + row, k, bytes_of(tile_.element));
-    decode_chunk(tile_.element, chunk_at(place_, cta_, swizzled(offset, tile_.descriptor.swizzle)), out);
+    const u32 at = swizzled(offset, tile_.descriptor.swizzle);
+    decode_chunk(tile_.element, chunk_at(place_, cta_, at, packed_bytes(tile_.element)), out);
   }
 
  private:
@@ -132,6 +134,17 @@ void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const Pane
         out[(layout.interleave_columns ? interleaved(r) : r) * layout.row_pitch + c * layout.k_pitch] = values[i];
       }
     }
+}
+
+std::vector<u32> chunks_of(const OperandTile& tile) {
+  const u32 per_chunk = 16 / bytes_of(tile.element);
+  const u32 row_step = tile.k_major ? 1 : per_chunk, k_step = tile.k_major ? per_chunk : 1;
+  std::vector<u32> offsets;
+  for (u32 row = 0; row < tile.rows; row += row_step)
+    for (u32 k = 0; k < tile.depth; k += k_step)
+      offsets.push_back(swizzled(tile.descriptor.start + chunk_offset(tile, tile.first + row, k, bytes_of(tile.element)),
+                                 tile.descriptor.swizzle));
+  return offsets;
 }
 
 void read_row(const Place& place, Cta& cta, const MatrixDescriptor& descriptor, u32 row, u32 chunks, u8* out) {

@@ -38,6 +38,9 @@ struct PanelLayout {
 };
 void read_tile(const Place& place, Cta& cta, const OperandTile& tile, const PanelLayout& layout, float* out);
 
+// The shared-memory offset of every 16-byte chunk of a tile.
+std::vector<u32> chunks_of(const OperandTile& tile);
+
 // One row of a K-major tile of 16-byte chunks, through the async proxy.
 void read_row(const Place& place, Cta& cta, const MatrixDescriptor& descriptor, u32 row, u32 chunks, u8* out);
 

@@ -1,12 +1,14 @@
 // mbarrier.*: arrival counts, transaction counts and phases.
 //
-// arrive: operands = state or none, address, count or none, tx bytes or none; attributes = space, drop, no_complete
+// arrive: operands = state or none, address, count or none, tx bytes or none; attributes = space, drop, no_complete,
+//         relaxed
 // expect_tx, complete_tx: operands = address, bytes; attribute = space
-// wait: operands = predicate, address, state or parity; attributes = space, parity, blocking
+// wait: operands = predicate, address, state or parity; attributes = space, parity, blocking, relaxed
 #include "mbarrier.hpp"
 
 #include <cstring>
 
+#include "races.hpp"
 #include "waits.hpp"
 
 namespace ptx {
@@ -21,10 +23,41 @@ constexpr i64 kMaxTx = (1 << 20) - 1;
        advice);
 }
 
-void advance_if_complete(MBarrier& barrier) {
+void advance_if_complete(const Place& place, u32 address, MBarrier& barrier) {
   if (barrier.pending || barrier.tx) return;
   ++barrier.phase;
   barrier.pending = barrier.expected;
+  if (Races* races = place.warp->cta->cluster->races.get()) races->mbarrier(address).complete();
+}
+
+// Reports an mbarrier whose initialisation was not made visible to the async proxy and to other CTAs. Compilers leave the
+// fence out where there is one CTA only, so there it is a finding of the strict check.
+void check_visible(const Place& place, const MBarrier& barrier, const char* how) {
+  const Cluster& cluster = *place.warp->cta->cluster;
+  if (barrier.maker->init_fence > barrier.made || (cluster.ctas.size() == 1 && !cluster.races)) return;
+  place.warp->run->hazard(HazardKind::kMissingInitFence, {barrier.maker, barrier.made_at, 0}, [&] {
+    return format("is followed by no fence, but %s (PTX line %u) uses the mbarrier %s", place.insn->text.c_str(),
+                  place.insn->ptx_line, how);
+  });
+}
+
+// What a warp that arrives hands on.
+void release_to(const Place& place, u32 address) {
+  Races* races = place.warp->cta->cluster->races.get();
+  if (races) races->release(*place.warp, races->mbarrier(address).arriving);
+}
+
+// What a warp learns that has seen a phase complete.
+void acquire_from(const Place& place, u32 address, const MBarrier& barrier) {
+  Races* races = place.warp->cta->cluster->races.get();
+  if (!races) return;
+  Clock& clock = races->clock(*place.warp);
+  clock.merge(races->mbarrier(address).released);
+  clock.reach(races->engine(Engine::kMbarrier, address), u32(barrier.phase));
+}
+
+void check_word(const Place& place, u32 address, RaceKind kind) {
+  if (place.warp->cta->cluster->races) check_race(place, shared_at(place, address, 8, 8, Scope::kCluster), 8, kind);
 }
 
 void add_tx(const Place& place, u32 address, MBarrier& barrier, i64 bytes) {
@@ -52,7 +85,9 @@ Step init(Warp& warp, const Insn& insn, u32 mask) {
       word.cta->mbarriers.emplace_back();
       index = u16(word.cta->mbarriers.size());
     }
-    word.cta->mbarriers[index - 1u] = {count, count, 0, 0, true};
+    word.cta->mbarriers[index - 1u] = {count, count, 0, 0, true, &warp, &insn, warp.run->proxy_clock};
+    if (Races* races = warp.cta->cluster->races.get()) races->renew_mbarrier(address);
+    check_word(place, address, RaceKind::kWrite);
     const u64 signature = kSignature ^ word.offset;
     std::memcpy(word.data, &signature, 8);
     std::memset(&word.cta->valid[word.offset], 1, 8);
@@ -67,6 +102,7 @@ Step inval(Warp& warp, const Insn& insn, u32 mask) {
     const Place place{&warp, &insn, lane};
     const u32 address = shared_address(place, insn.ops[0], Space(insn.attr[0]));
     mbarrier_at(place, address, Scope::kCta).valid = false;
+    check_word(place, address, RaceKind::kWrite);
     const Location word = shared_at(place, address, 8, 8, Scope::kCta);
     std::memset(&word.cta->valid[word.offset], 0, 8);
     ++word.cta->shared_version;
@@ -76,7 +112,7 @@ Step inval(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 Step arrive(Warp& warp, const Insn& insn, u32 mask) {
-  const bool drop = insn.attr[1], no_complete = insn.attr[2];
+  const bool drop = insn.attr[1], no_complete = insn.attr[2], relaxed = insn.attr[3];
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const u32 address = shared_address(place, insn.ops[1], Space(insn.attr[0]));
@@ -92,6 +128,8 @@ Step arrive(Warp& warp, const Insn& insn, u32 mask) {
         misused(place, address, "has fewer expected arrivals than are dropped", "Check the counts.");
       barrier.expected -= count;
     }
+    check_word(place, address, RaceKind::kStrongRead);
+    if (!relaxed) release_to(place, address);
     mbarrier_arrive(place, address, scope_of(insn), count);
   });
   warp.signal();
@@ -127,8 +165,12 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
   u32 done = 0;
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
-    const MBarrier& barrier = mbarrier_at(place, shared_address(place, insn.ops[1], Space(insn.attr[0])), Scope::kCta);
-    done |= u32(phase_done(warp, insn, barrier, lane)) << lane;
+    const u32 address = shared_address(place, insn.ops[1], Space(insn.attr[0]));
+    const MBarrier& barrier = mbarrier_at(place, address, Scope::kCta);
+    check_word(place, address, RaceKind::kStrongRead);
+    if (!phase_done(warp, insn, barrier, lane)) return;
+    done |= 1u << lane;
+    if (!insn.attr[3]) acquire_from(place, address, barrier);
   });
   if (!done && insn.attr[2]) {
     if (!warp.timed_out) return Step::kBlock;
@@ -192,15 +234,19 @@ MBarrier& mbarrier_at(const Place& place, u32 address, Scope scope) {
   return word.cta->mbarriers[index - 1u];
 }
 
-void mbarrier_arrive(const Place& place, u32 address, Scope scope, u32 count) {
+void mbarrier_arrive(const Place& place, u32 address, Scope scope, u32 count, bool async) {
   MBarrier& barrier = mbarrier_at(place, address, scope);
+  if (async)
+    check_visible(place, barrier, "through the async proxy");
+  else if (address >> kRankShift != place.warp->cta->rank)
+    check_visible(place, barrier, "from another CTA");
   if (count > barrier.pending)
     misused(place, address,
          format("gets %u arrivals but only %u of %u are pending in this phase", count, barrier.pending,
                 barrier.expected),
          "Make the count of mbarrier.init equal to the number of arrivals in a phase.");
   barrier.pending -= count;
-  advance_if_complete(barrier);
+  advance_if_complete(place, address, barrier);
   place.warp->run->event();
 }
 
@@ -212,8 +258,9 @@ void mbarrier_expect_tx(const Place& place, u32 address, Scope scope, i64 bytes)
 
 void mbarrier_complete_tx(const Place& place, u32 address, Scope scope, i64 bytes) {
   MBarrier& barrier = mbarrier_at(place, address, scope);
+  check_visible(place, barrier, "through the async proxy");
   add_tx(place, address, barrier, -bytes);
-  advance_if_complete(barrier);
+  advance_if_complete(place, address, barrier);
   place.warp->run->event();
 }
 

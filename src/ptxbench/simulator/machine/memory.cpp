@@ -19,6 +19,10 @@ void GlobalMemory::remove(u64 base) {
   last_ = 0;
 }
 
+void GlobalMemory::forget_writes() {
+  for (const Segment& segment : segments_) segment.written.clear();
+}
+
 const Segment* GlobalMemory::search(u64 address, u64 bytes) const {
   const auto above = std::upper_bound(segments_.begin(), segments_.end(), address,
                                       [](u64 value, const Segment& other) { return value < other.base; });
@@ -72,6 +76,39 @@ u8* global_at(const Place& place, u64 address, u64 bytes, u32 align, Access acce
                 (unsigned long long)(address - segment->base), segment->name.c_str()),
          "Write to outputs and workspace only; inputs stay as they are.");
   return segment->host + (address - segment->base);
+}
+
+namespace {
+
+constexpr u32 kWriterBits = 24;
+
+}  // namespace
+
+void wrote_global(const Place& place, u64 address, u64 bytes) {
+  const Run& run = *place.warp->run;
+  if (place.warp->launch->global_fences.empty()) return;
+  const Segment* segment = run.memory.find(address, bytes);
+  if (!segment) return;
+  if (segment->written.empty()) segment->written.resize(segment->size / 16 + 1);
+  const u64 stamp = run.proxy_clock << kWriterBits | (place.warp->grid_number() + 1);
+  for (u64 at = (address - segment->base) / 16; at <= (address - segment->base + bytes - 1) / 16; ++at)
+    segment->written[at] = stamp;
+}
+
+void check_global_async_read(const Place& place, u64 address, u64 bytes) {
+  const auto& fences = place.warp->launch->global_fences;
+  const Segment* segment = place.warp->run->memory.find(address, bytes);
+  if (!segment || segment->written.empty()) return;
+  for (u64 at = (address - segment->base) / 16; at <= (address - segment->base + bytes - 1) / 16; ++at) {
+    const u64 stamp = segment->written[at], when = stamp >> kWriterBits;
+    if (!stamp || fences[(stamp & ((1u << kWriterBits) - 1)) - 1] > when || fences[place.warp->grid_number()] > when)
+      continue;
+    place.warp->run->hazard(HazardKind::kMissingGlobalProxyFence, place, [&] {
+      return format("reads byte %llu of %s through the async proxy; this kernel wrote it with an ordinary store and no "
+                    "fence.proxy.async followed", (unsigned long long)at * 16, segment->name.c_str());
+    });
+    return;
+  }
 }
 
 Location shared_at(const Place& place, u32 address, u32 bytes, u32 align, Scope scope) {

@@ -35,6 +35,9 @@ struct Segment {
   u8* host = nullptr;
   bool writable = true;
   std::string name;
+  // Ordinary stores of the running kernel, one a 16-byte granule: proxy clock << 24 | writer + 1, or 0; empty if there
+  // are none.
+  mutable std::vector<u64> written = {};
 };
 
 class GlobalMemory {
@@ -48,6 +51,8 @@ class GlobalMemory {
     if (address - last.base < last.size && bytes <= last.size - (address - last.base)) return &last;
     return search(address, bytes);
   }
+  // Forgets who wrote what: a kernel has ended.
+  void forget_writes();
   // The segment nearest to an address, or nullptr if it is farther than the guard range.
   const Segment* near(u64 address) const;
 
@@ -71,6 +76,10 @@ enum class Scope : u8 { kCta, kCluster };
 u8* global_at(const Place& place, u64 address, u64 bytes, u32 align, Access access);
 Location shared_at(const Place& place, u32 address, u32 bytes, u32 align, Scope scope);
 u8* local_at(const Place& place, u64 address, u32 bytes, u32 align);
+// Ordinary stores to global memory, and reads of it through the async proxy, which a proxy fence has to separate from
+// them.
+void wrote_global(const Place& place, u64 address, u64 bytes);
+void check_global_async_read(const Place& place, u64 address, u64 bytes);
 // A generic address; validity and proxy tracking are left to the caller.
 Location generic_at(const Place& place, u64 address, u32 bytes, u32 align, Access access);
 

@@ -155,6 +155,9 @@ Kernel read_kernel(Reader& in, u32 index) {
   end.position = count;
   end.text = "exit";
   check_slots(kernel);
+  kernel.reads_global_async = std::any_of(kernel.code.begin(), kernel.code.end(), [](const Insn& insn) {
+    return insn.handler == find_handler("tensor.load") || insn.handler == find_handler("bulk.load");
+  });
   kernel.wgmma_rows = rows_of_matrix_products(kernel);
   kernel.wgmma_row_index.assign(kernel.rows, -1);
   for (size_t i = 0; i < kernel.wgmma_rows.size(); ++i) kernel.wgmma_row_index[size_t(kernel.wgmma_rows[i])] = i32(i);

@@ -24,7 +24,9 @@ Table join() {
                           bulk_handlers(),          tma_handlers(),
                           wgmma_handlers(),         fragment_handlers(),
                           tensor_memory_handlers(), tensor_product_handlers(),
-                          tensor_copy_handlers(),   tensor_pipe_handlers()})
+                          tensor_copy_handlers(),   tensor_pipe_handlers(),
+                          tensor_map_handlers(),
+                          launch_control_handlers(), mixed_handlers()})
     for (const NamedHandler& named : unit) table.emplace(named.op, named.handler);
   return table;
 }

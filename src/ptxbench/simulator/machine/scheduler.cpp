@@ -47,14 +47,15 @@ Scheduler::Scheduler(Run& run, Launch& launch, u32 resident_clusters)
       random_(run.options.seed) {
   const u64 needed = cluster_bytes(launch), fitting = kMemoryBudget / needed;
   if (!fitting)
-    throw Fault{FaultKind::kOutOfMemory,
-                format("Too large: one cluster needs %llu bytes of the simulator's memory", (unsigned long long)needed),
-                "Use less local memory.", launch.kernel->index};
+    throw Fault{FaultKind::kUnsupported,
+                format("one cluster needs %llu MiB of host memory, more than %llu MiB", (unsigned long long)(needed >> 20),
+                       (unsigned long long)(kMemoryBudget >> 20)),
+                "", launch.kernel->index};
   resident_clusters_ = u32(std::min<u64>(std::max(resident_clusters, 1u), fitting));
 }
 
 void Scheduler::admit() {
-  auto cluster = std::make_unique<Cluster>(launch_, next_cluster_++);
+  auto cluster = std::make_unique<Cluster>(launch_, launch_.next_cluster++);
   for (auto& cta : cluster->ctas)
     for (auto& warp : cta->warps) fill_constants(*warp);
   active_.push_back(std::move(cluster));
@@ -71,7 +72,7 @@ void Scheduler::order_warps() {
 }
 
 void Scheduler::run_all() {
-  while (next_cluster_ < launch_.clusters() || !active_.empty()) {
+  while (launch_.next_cluster < launch_.clusters() || !active_.empty()) {
     if (active_.empty()) admit();
     if (run_.options.seed) std::shuffle(warps_.begin(), warps_.end(), random_);
     const Round round = run_round();
@@ -114,7 +115,7 @@ void Scheduler::retire_finished() {
 
 void Scheduler::resolve_stall(bool provably_stuck) {
   if (complete_deferred() || release_lanes()) return;
-  if (next_cluster_ < launch_.clusters() && active_.size() < resident_clusters_) {
+  if (launch_.next_cluster < launch_.clusters() && active_.size() < resident_clusters_) {
     admit();
     return;
   }
@@ -171,7 +172,7 @@ void Scheduler::expire_waits() {
     if (waits_with_timeout(*warp)) any = warp->timed_out = true;
   }
   const bool same = stall_event_ == run_.events && stall_hash_ == hash;
-  if (!any || same) throw deadlock_report(warps_, next_cluster_, launch_.clusters());
+  if (!any || same) throw deadlock_report(warps_, launch_.next_cluster, launch_.clusters());
   stall_event_ = run_.events;
   stall_hash_ = hash;
 }

@@ -57,7 +57,6 @@ class Scheduler {
   Run& run_;
   Launch& launch_;
   u32 resident_clusters_;
-  u32 next_cluster_ = 0;
   std::vector<std::unique_ptr<Cluster>> active_;
   std::vector<Warp*> warps_;
   std::mt19937_64 random_;

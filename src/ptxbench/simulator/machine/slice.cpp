@@ -36,13 +36,15 @@ int pick_split(const Warp& warp) {
   return best >= 0 && warp.splits[size_t(best)].state == Split::kReady ? best : -1;
 }
 
-// Registers with an asynchronous load in flight must not be touched before it was waited for.
+// Registers with an asynchronous load in flight must not be touched before it was waited for. Hardware waits for the
+// load then (ptxas puts a scoreboard on its registers), so the value is right all the same.
 void check_watched(Warp& warp, const Insn& insn) {
   for (const Operand& operand : insn.ops) {
     if (operand.slot < 0 || !warp.watched[size_t(operand.slot)]) continue;
     const Place place{&warp, &insn, 0};
     warp.run->hazard(HazardKind::kUnwaitedTensorLoad, place,
                      [&] { return "touches a register that tcgen05.ld loads before tcgen05.wait::ld"; });
+    warp.finish_tensor_loads();
     return;
   }
 }

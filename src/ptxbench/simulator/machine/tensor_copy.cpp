@@ -3,6 +3,7 @@
 // tcgen05.cp: operands = tensor address, descriptor; attributes = CTA group, rows, 16-byte chunks of a row, placement
 #include <cstring>
 
+#include "races.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -72,7 +73,11 @@ Step copy(Warp& warp, const Insn& insn, u32 mask) {
     const auto run = [work, group, &warp] {
       for (u32 number = 0; number < group; ++number) perform(work, pair_cta(*warp.cta, group, number));
     };
-    start_tensor_work({place, run, {work.to.column, work.columns()}});
+    const u32 step = u32(warp.cta->tensor_memory->issued()) + 1;
+    for (u32 number = 0; number < group; ++number)
+      check_tile(place, Engine::kTensorPipe, warp.number(), step, pair_cta(*warp.cta, group, number),
+                 {work.from, true, Element::kU8, 0, work.rows, work.chunks * 16});
+    start_tensor_work({place, run, {work.to.column, work.columns()}, {}, group});
   });
   return Step::kNext;
 }

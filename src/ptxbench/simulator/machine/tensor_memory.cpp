@@ -9,10 +9,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "races.hpp"
 #include "waits.hpp"
 
 namespace ptx {
 namespace {
+
+constexpr u32 kAllWindows = 0xff;
 
 // Attribute values; lower/matrix.py mirrors them.
 enum Shape : i32 { k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2 };
@@ -54,6 +57,7 @@ Step alloc(Warp& warp, const Insn& insn, u32 mask) {
   const u32 address = u32(first);
   std::memcpy(to.data, &address, 4);
   if (to.cta) to.cta->wrote_async(to.offset, 4);
+  check_race(place, to, 4, RaceKind::kWrite);
   warp.run->event();
   return Step::kNext;
 }
@@ -69,6 +73,12 @@ Step dealloc(Warp& warp, const Insn& insn, u32 mask) {
                                  [&](u32 owner) { return owner == at.column + 1; }) &&
                      (unit + units == memory.owner.size() || memory.owner[unit + units] != at.column + 1);
   if (!whole) warp.illegal(insn, format("columns %u to %u are not one allocation", at.column, at.column + columns - 1));
+  if (Races* races = warp.cta->cluster->races.get()) {
+    const Place place{&warp, &insn, u32(__builtin_ctz(mask))};
+    races->access_tensor(place, races->warp_actor(warp), *warp.cta, at.column, columns, kAllWindows, RaceKind::kWrite);
+    races->forget_tensor(*warp.cta, at.column, columns);
+    std::fill_n(memory.touched.begin() + at.column, columns, TensorTouch{});
+  }
   std::fill_n(memory.owner.begin() + unit, units, 0);
   for (u32 lane = 0; lane < kTensorLanes; ++lane)
     std::fill_n(memory.valid.begin() + lane * kTensorColumns + at.column, columns, 0);
@@ -105,6 +115,8 @@ struct Transfer {
   u32 cells;  // 32-bit cells a lane; packed moves take two a register
   bool packed;
   u32 second_half;
+  u32 columns = 0;
+  u32 windows;
 
   Transfer(Warp& warp, const Insn& insn, const Operand& address)
       : memory(memory_of(warp, insn)),
@@ -120,7 +132,7 @@ struct Transfer {
     if (base.lane < window || base.lane + height > window + kLanes)
       warp.illegal(insn, format("warp %u of its warpgroup reaches lanes %u to %u of tensor memory, not %u to %u",
                                 warp.index % 4, window, window + kLanes - 1, base.lane, base.lane + height - 1));
-    u32 columns = 0;
+    windows = (height == 32 ? 3u : 1u) << base.lane / 16;
     for (u32 lane = 0; lane < kLanes; ++lane)
       columns = std::max(columns, cell_of(shape, lane, cells - 1, second_half).column + 1);
     tensor_columns({&warp, &insn, 0}, *warp.cta, base.column, columns);
@@ -130,6 +142,22 @@ struct Transfer {
     return size_t(base.lane + cell.lane) * kTensorColumns + base.column + cell.column;
   }
 };
+
+void check_transfer(const Place& place, const Transfer& transfer, Engine engine, RaceKind kind) {
+  Cta& cta = *place.warp->cta;
+  touch_tensor(place, cta, transfer.base.column, transfer.columns, transfer.windows, false);
+  if (Races* races = cta.cluster->races.get()) {
+    const u64 number = place.warp->number();
+    check_engine_cells(place, engine, number, ++races->steps(engine, number), cta, transfer.base.column,
+                       transfer.columns, transfer.windows, kind);
+  }
+}
+
+// The warp has waited for all its loads, or stores.
+void complete_transfers(Warp& warp, Engine engine) {
+  const u64 number = warp.number();
+  if (Races* races = warp.cta->cluster->races.get()) waited_for(warp, engine, number, races->steps(engine, number));
+}
 
 void load(const Transfer& transfer, const Place& place, u32 registers) {
   Warp& warp = *place.warp;
@@ -151,16 +179,16 @@ void load(const Transfer& transfer, const Place& place, u32 registers) {
     });
 }
 
-// Reads at once, or in a late schedule when the warp waits; the registers hold poison until then.
+// Reads at once, or in a late schedule when the warp waits or uses a register.
 Step tensor_load(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   const u32 registers = u32(insn.attr[1]);
   const Transfer transfer(warp, insn, insn.ops[registers]);
   const Place place{&warp, &insn, 0};
   const bool late = warp.run->late(Deferred::kProduct);
+  check_transfer(place, transfer, Engine::kTensorLoad, RaceKind::kRead);
   for (u32 i = 0; i < registers; ++i) {
     if (insn.ops[i].kind == Operand::kNone) continue;
-    if (late) std::fill_n(warp.row(insn.ops[i].slot), kLanes, kPoison);
     warp.watch(insn.ops[i].slot);
   }
   if (late)
@@ -174,6 +202,7 @@ Step tensor_store(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   const u32 registers = u32(insn.attr[1]);
   const Transfer transfer(warp, insn, insn.ops[0]);
+  check_transfer({&warp, &insn, 0}, transfer, Engine::kTensorStore, RaceKind::kWrite);
   u32* cells = transfer.memory.cells.data();
   for (u32 i = 0; i < registers; ++i) {
     const u32* row = warp.row(insn.ops[1 + i].slot);
@@ -192,15 +221,16 @@ Step tensor_store(Warp& warp, const Insn& insn, u32 mask) {
 
 Step wait_load(Warp& warp, const Insn&, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
-  for (const auto& load : warp.tensor_loads) load();
-  warp.tensor_loads.clear();
+  warp.finish_tensor_loads();
   warp.unwatch();
+  complete_transfers(warp, Engine::kTensorLoad);
   return Step::kNext;
 }
 
 Step wait_store(Warp& warp, const Insn&, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   warp.tensor_store = {};
+  complete_transfers(warp, Engine::kTensorStore);
   return Step::kNext;
 }
 
@@ -210,6 +240,12 @@ Step fence_before(Warp& warp, const Insn&, u32) {
     warp.run->hazard(HazardKind::kUnwaitedTensorStore, warp.tensor_store,
                      [] { return "was not waited for before tcgen05.fence::before_thread_sync"; });
   warp.tensor_store = {};
+  warp.tensor_before = ++warp.run->proxy_clock;
+  return Step::kNext;
+}
+
+Step fence_after(Warp& warp, const Insn&, u32) {
+  warp.tensor_after = ++warp.run->proxy_clock;
   return Step::kNext;
 }
 
@@ -221,6 +257,7 @@ constexpr NamedHandler kTable[] = {
     {"tcgen05.alloc", alloc},        {"tcgen05.dealloc", dealloc},           {"tcgen05.relinquish", relinquish},
     {"tcgen05.ld", tensor_load},     {"tcgen05.st", tensor_store},           {"tcgen05.wait.ld", wait_load},
     {"tcgen05.wait.st", wait_store}, {"tcgen05.fence.before", fence_before},
+    {"tcgen05.fence.after", fence_after},
 };
 constexpr Waiter kWaiters[] = {{alloc, describe_alloc}};
 
@@ -230,6 +267,33 @@ void TensorMemory::prepare() {
   if (cells.size()) return;
   cells = AlignedWords(size_t(kTensorLanes) * kTensorColumns, kPoison);
   valid.assign(size_t(kTensorLanes) * kTensorColumns, 0);
+  touched.resize(kTensorColumns);
+}
+
+void touch_tensor(const Place& place, Cta& cta, u32 column, u32 columns, u32 windows, bool piped) {
+  Warp& warp = *place.warp;
+  if (!cta.cluster->races) return;
+  auto& touched = tensor_columns(place, cta, column, columns).touched;
+  const u64 now = ++warp.run->proxy_clock;
+  for (u32 unit = column / 8; unit <= (column + columns - 1) / 8; ++unit)
+    for_lanes(windows, [&](u32 window) {
+      TensorTouch& last = touched[unit * 8 + window];
+      if (last.warp && last.warp != &warp) {
+        const auto told = [&](const Insn& insn, const Warp& other) {
+          return format("touches tensor memory columns from %u on, as does %s (PTX line %u) of %s, and %%s", unit * 8,
+                        insn.text.c_str(), insn.ptx_line, other.name().c_str());
+        };
+        if (warp.tensor_after <= last.when)
+          warp.run->hazard(HazardKind::kMissingTensorFenceAfter, place, [&] {
+            return format(told(*last.insn, *last.warp).c_str(), "no tcgen05.fence::after_thread_sync lies before it");
+          });
+        else if (!last.piped && last.warp->tensor_before <= last.when)
+          warp.run->hazard(HazardKind::kMissingTensorFenceBefore, {last.warp, last.insn, 0}, [&] {
+            return format(told(*place.insn, warp).c_str(), "no tcgen05.fence::before_thread_sync follows");
+          });
+      }
+      last = {&warp, place.insn, now, piped};
+    });
 }
 
 bool TensorMemory::allocated(u32 column, u32 count) const {
@@ -264,6 +328,11 @@ void leave_tensor_memory(Cta& cta) {
     return format("allocated columns from %u on that CTA (%u,%u,%u) never gave back", *leaked - 1, cta.id[0], cta.id[1],
                   cta.id[2]);
   });
+}
+
+void Warp::finish_tensor_loads() {
+  for (const auto& load : tensor_loads) load();
+  tensor_loads.clear();
 }
 
 std::span<const NamedHandler> tensor_memory_handlers() { return kTable; }

@@ -25,7 +25,16 @@ struct TensorWork {
   Place place;
   std::function<void()> run;  // empty once done
   TensorRegion writes, reads = {};
+  u32 group = 1;      // CTAs whose cells it reads and writes
   u64 pipeline = 0;   // products with the same accumulator, shape and kind have the same number; 0 for copies
+};
+
+// The last access to a group of cells: 8 columns of 16 lanes.
+struct TensorTouch {
+  Warp* warp = nullptr;
+  const Insn* insn = nullptr;
+  u64 when = 0;    // proxy clock
+  bool piped = false;  // by asynchronous work, which a commit hands on
 };
 
 struct TensorMemory {
@@ -34,6 +43,7 @@ struct TensorMemory {
   std::vector<u32> owner =
       std::vector<u32>(kTensorColumns / kAllocationUnit);  // by unit: first column + 1 of the allocation, or 0
   bool relinquished = false;
+  std::vector<TensorTouch> touched;  // by column / 8 and 16 lanes
   std::vector<TensorWork> pipe;  // in order of issue
   u64 completed = 0;  // products that have left the pipe
 
@@ -53,6 +63,11 @@ struct TensorAddress {
 // Starts asynchronous work of the CTA: at once, or when a commit completes it in a late schedule. Reports work whose order
 // after what is in flight the ISA does not guarantee.
 void start_tensor_work(TensorWork work);
+
+// Notes an access to cells and reports fences that are missing between it and the last one, by another warp: part of the
+// strict check (races.hpp), for compilers leave these fences out. `windows` has a bit for every 16 lanes.
+void touch_tensor(const Place& place, Cta& cta, u32 column, u32 columns, u32 windows, bool piped);
+constexpr u32 windows_of(const TensorRegion& region) { return (region.halves & 1) * 0x55u | (region.halves >> 1) * 0xaau; }
 
 // cta_group: the CTAs that take part, and a check that there are so many.
 Cta& pair_cta(Cta& cta, u32 group, u32 number);

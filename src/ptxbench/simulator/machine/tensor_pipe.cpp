@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "mbarrier.hpp"
+#include "races.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -46,12 +47,19 @@ Step commit(Warp& warp, const Insn& insn, u32 mask) {
     const u32 barrier = cluster_address(place, insn.ops[0]);
     const u32 ranks = insn.attr[1] ? warp.row(insn.ops[1].slot)[lane] & 0xffff : 1u << (barrier >> kRankShift);
     const u64 issued = warp.cta->tensor_memory->issued();
+    Races* races = warp.cta->cluster->races.get();
+    const Issue seen = races ? races->seen_by(warp) : nullptr;
     warp.run->defer({Deferred::kProduct, place, false, [=, &warp] {
                        TensorMemory& memory = *warp.cta->tensor_memory;
                        complete_pipe(*warp.cta, size_t(issued - std::min(issued, memory.completed)));
                        memory.completed = std::max(memory.completed, issued);
                        for_lanes(ranks, [&](u32 rank) {
-                         mbarrier_arrive(place, (barrier & kOffsetMask) | rank << kRankShift, Scope::kCluster);
+                         const u32 target = (barrier & kOffsetMask) | rank << kRankShift;
+                         if (races) {
+                           races->mbarrier(target).arriving.merge(*seen);
+                           races->mbarrier(target).arriving.reach(races->engine(Engine::kTensorPipe, warp.number()), u32(issued));
+                         }
+                         mbarrier_arrive(place, target, Scope::kCluster, 1, true);
                        });
                      }});
   });
@@ -66,6 +74,16 @@ void start_tensor_work(TensorWork work) {
   Warp& warp = *work.place.warp;
   auto& pipe = warp.cta->tensor_memory->pipe;
   check_order(pipe, work);
+  const u32 step = u32(warp.cta->tensor_memory->issued()) + 1;
+  for (u32 number = 0; number < work.group; ++number) {
+    Cta& cta = pair_cta(*warp.cta, work.group, number);
+    for (const TensorRegion* region : {&work.reads, &work.writes}) {
+      if (!region->columns) continue;
+      touch_tensor(work.place, cta, region->column, region->columns, windows_of(*region), true);
+      check_engine_cells(work.place, Engine::kTensorPipe, warp.number(), step, cta, region->column, region->columns,
+                         windows_of(*region), region == &work.writes ? RaceKind::kWrite : RaceKind::kRead);
+    }
+  }
   if (!warp.run->late(Deferred::kProduct)) std::exchange(work.run, nullptr)();
   pipe.push_back(std::move(work));
   warp.run->event();
@@ -86,11 +104,13 @@ MatrixDescriptor decode_tensor_descriptor(const Place& place, u64 bits) {
     place.warp->illegal(*place.insn, format("matrix descriptor 0x%llx: %s", (unsigned long long)bits, what));
   };
   if ((bits >> 46 & 7) != 1) refuse("bits 46 to 48 must be 1");
-  if (bits >> 49 & 7) refuse("a base offset is not supported by the simulator");
-  if (bits >> 52 & 1) refuse("an absolute leading dimension is not supported by the simulator");
   constexpr int kModes[] = {0, -1, 3, -1, 2, -1, 1, -1};  // Swizzle by bits 61 to 63
   const int mode = kModes[bits >> 61];
-  if (mode < 0) refuse("the swizzle mode is not supported by the simulator");
+  Warp& warp = *place.warp;
+  if (bits >> 49 & 7) warp.unsupported(*place.insn, "matrix descriptors with a base offset are not supported");
+  if (bits >> 52 & 1) warp.unsupported(*place.insn, "an absolute leading dimension is not supported");
+  if (bits >> 61 == 1) warp.unsupported(*place.insn, "128-byte swizzle of 32-byte chunks is not supported");
+  if (mode < 0) refuse("the swizzle mode does not exist");
   return {u32(bits & 0x3fff) << 4, u32(bits >> 16 & 0x3fff) << 4, u32(bits >> 32 & 0x3fff) << 4, Swizzle(mode)};
 }
 

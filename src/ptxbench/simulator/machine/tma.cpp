@@ -1,9 +1,9 @@
 // cp.async.bulk.tensor and relatives: boxes of a tensor, described by a tensor map.
 //
 // tensor.load:     operands = shared destination, map, mbarrier, CTA mask or none, coordinates;
-//                  attributes = rank, multicast, CTA pair
-// tensor.store:    operands = map, shared source, coordinates; attribute = rank
-// tensor.reduce:   the same; attributes = rank, operation
+//                  attributes = rank, multicast, CTA pair, rows named one by one
+// tensor.store:    operands = map, shared source, coordinates; attributes = rank, operation, rows named one by one
+// tensor.reduce:   the same
 // tensor.prefetch: operands = map, coordinates; attribute = rank
 #include <algorithm>
 #include <array>
@@ -13,6 +13,7 @@
 
 #include "copies.hpp"
 #include "mbarrier.hpp"
+#include "races.hpp"
 #include "tensor_map.hpp"
 
 namespace ptx {
@@ -51,10 +52,25 @@ u32 checked_bytes(const Place& place, const TensorMap& map) {
   return u32(map.box_bytes());
 }
 
-Coordinates read_coordinates(const Place& place, size_t first, u32 rank) {
-  Coordinates at{};
-  for (u32 d = 0; d < rank; ++d) at[d] = i32(place.warp->row(place.insn->ops[first + d].slot)[place.lane]);
-  return at;
+// Where the boxes of one instruction begin: one box, or four rows that are named one by one.
+struct Boxes {
+  std::array<Coordinates, 4> at{};
+  u32 count = 1;
+};
+
+// `rows` says that the coordinates are a column and four rows of a two-dimensional tensor.
+Boxes read_coordinates(const Place& place, size_t first, const TensorMap& map, bool rows) {
+  const auto coordinate = [&](u32 d) { return i64(i32(place.warp->row(place.insn->ops[first + d].slot)[place.lane])); };
+  Boxes boxes;
+  if (!rows) {
+    for (u32 d = 0; d < map.rank; ++d) boxes.at[0][d] = coordinate(d);
+    return boxes;
+  }
+  if (map.box[1] != 1)
+    place.warp->illegal(*place.insn, format("the box of the tensor map has %u rows, not 1", map.box[1]));
+  boxes.count = 4;
+  for (u32 row = 0; row < boxes.count; ++row) boxes.at[row] = {coordinate(0), coordinate(1 + row)};
+  return boxes;
 }
 
 // One row of the box along the innermost dimension. Bytes [begin, end) of it lie inside the tensor.
@@ -104,15 +120,19 @@ void fill(u8* to, u32 bytes, const TensorMap& map) {
   if (map.nan_fill) std::memset(to, 0xff, bytes);
 }
 
-void load_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 destination) {
+// `barrier` is the one that the CTA of the destination waits on.
+void load_box(const Place& place, const Issue& issue, const TensorMap& map, const Coordinates& at, u32 destination,
+              u32 align, u32 barrier) {
   const u32 bytes = checked_bytes(place, map);
-  const Location to = shared_at(place, destination, bytes, kTileAlign, Scope::kCluster);
+  const Location to = shared_at(place, destination, bytes, align, Scope::kCluster);
+  check_delivery(place, issue, to, bytes, barrier, RaceKind::kWrite);
   u8* window = to.data - to.offset;
   const u32 row_bytes = map.box[0] * u32(map.element_bytes);
   const Swizzle swizzle = Swizzle(map.swizzle);
   for_rows(map, at, [&](const BoxRow& row) {
     if (row.begin < row.end) {
       const u8* from = global_at(place, row.address + row.begin, row.end - row.begin, 1, Access::kRead) - row.begin;
+      check_global_async_read(place, row.address + row.begin, row.end - row.begin);
       for_chunks(to.offset, row, row.begin, row.end, swizzle,
                  [&](u32 begin, u32 offset, u32 count) { std::memcpy(window + offset, from + begin, count); });
     }
@@ -123,26 +143,36 @@ void load_box(const Place& place, const TensorMap& map, const Coordinates& at, u
   to.cta->wrote_async(to.offset, bytes);
 }
 
+// Boxes lie one behind the other.
+void load_boxes(const Place& place, const Issue& issue, const TensorMap& map, const Boxes& boxes, u32 destination,
+                u32 barrier) {
+  for (u32 i = 0; i < boxes.count; ++i)
+    load_box(place, issue, map, boxes.at[i], destination + i * u32(map.box_bytes()), i ? 1 : kTileAlign, barrier);
+}
+
 Step load(Warp& warp, const Insn& insn, u32 mask) {
   const u32 rank = u32(insn.attr[0]);
-  const bool multicast = insn.attr[1], pair = insn.attr[2];
+  const bool multicast = insn.attr[1], pair = insn.attr[2], rows = insn.attr[3];
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const u32 destination = cluster_address(place, insn.ops[0]), barrier = cluster_address(place, insn.ops[2]);
     const TensorMap map = read_map(place, insn.ops[1], rank);
-    const Coordinates at = read_coordinates(place, 4, rank);
+    const Boxes boxes = read_coordinates(place, 4, map, rows);
+    const u64 bytes = boxes.count * map.box_bytes();
     const u32 own = destination >> kRankShift, barrier_rank = barrier >> kRankShift;
     const u32 ranks = multicast ? warp.row(insn.ops[3].slot)[lane] & 0xffff : 1u << own;
     if (!multicast && (pair ? own / 2 != barrier_rank / 2 : own != barrier_rank))
       warp.illegal(insn, format("the mbarrier is in CTA rank %u but the destination in rank %u", barrier_rank, own));
-    warp.run->site(place).bytes += map.box_bytes();
+    warp.run->site(place).bytes += bytes;
+    const Issue issue = issue_of(warp);
     warp.run->defer({Deferred::kCopy, place, true, [=] {
                        for_lanes(ranks, [&](u32 target) {
-                         load_box(place, map, at, (destination & kOffsetMask) | target << kRankShift);
                          // A CTA pair may signal the barrier of its even or odd CTA, as the operand says.
                          const u32 signal = pair ? (target & ~1u) | (barrier_rank & 1) : target;
-                         mbarrier_complete_tx(place, (barrier & kOffsetMask) | signal << kRankShift, Scope::kCluster,
-                                              i64(map.box_bytes()));
+                         const u32 own_barrier = (barrier & kOffsetMask) | signal << kRankShift;
+                         load_boxes(place, issue, map, boxes, (destination & kOffsetMask) | target << kRankShift,
+                                    own_barrier);
+                         mbarrier_complete_tx(place, own_barrier, Scope::kCluster, i64(bytes));
                        });
                      }});
   });
@@ -150,10 +180,11 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
 }
 
 // Reads the part of the box that lies inside the tensor, row after row.
-void read_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 source, std::vector<u8>& staged) {
-  const Location from = shared_at(place, source, checked_bytes(place, map), kTileAlign, Scope::kCta);
+void read_box(const Place& place, const TensorMap& map, const Coordinates& at, u32 source, u32 align,
+              std::vector<u8>& staged) {
+  const Location from = shared_at(place, source, checked_bytes(place, map), align, Scope::kCta);
   const u8* window = from.data - from.offset;
-  staged.reserve(map.box_bytes());
+  staged.reserve(staged.size() + map.box_bytes());
   for_rows(map, at, [&](const BoxRow& row) {
     for_chunks(from.offset, row, row.begin, row.end, Swizzle(map.swizzle), [&](u32, u32 offset, u32 count) {
       from.cta->check_async_read(place, offset, count);
@@ -162,9 +193,9 @@ void read_box(const Place& place, const TensorMap& map, const Coordinates& at, u
   });
 }
 
+// Returns what is behind the bytes it wrote.
 template <bool kReduce>
-void write_box(const Place& place, const TensorMap& map, const Coordinates& at, const std::vector<u8>& staged) {
-  const u8* from = staged.data();
+const u8* write_box(const Place& place, const TensorMap& map, const Coordinates& at, const u8* from) {
   for_rows(map, at, [&](const BoxRow& row) {
     const u32 bytes = row.end - row.begin;
     if (!bytes) return;
@@ -175,20 +206,31 @@ void write_box(const Place& place, const TensorMap& map, const Coordinates& at, 
       std::memcpy(to, from, bytes);
     from += bytes;
   });
+  return from;
 }
 
 template <bool kReduce>
 Step store(Warp& warp, const Insn& insn, u32 mask) {
   const u32 rank = u32(insn.attr[0]);
+  const bool rows = insn.attr[2];
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const TensorMap map = read_map(place, insn.ops[0], rank);
     const u32 source = cluster_address(place, insn.ops[1]);
-    const Coordinates at = read_coordinates(place, 2, rank);
-    warp.run->site(place).bytes += map.box_bytes();
+    const Boxes boxes = read_coordinates(place, 2, map, rows);
+    warp.run->site(place).bytes += boxes.count * map.box_bytes();
     auto staged = std::make_shared<std::vector<u8>>();
-    issue_bulk_store({place, [=] { read_box(place, map, at, source, *staged); },
-                      [=] { write_box<kReduce>(place, map, at, *staged); }});
+    const u32 bytes = boxes.count * checked_bytes(place, map);
+    check_bulk_read(place, shared_at(place, source, bytes, kTileAlign, Scope::kCta), bytes);
+    const auto read = [=] {
+      for (u32 i = 0; i < boxes.count; ++i)
+        read_box(place, map, boxes.at[i], source + i * u32(map.box_bytes()), i ? 1 : kTileAlign, *staged);
+    };
+    const auto write = [=] {
+      const u8* from = staged->data();
+      for (u32 i = 0; i < boxes.count; ++i) from = write_box<kReduce>(place, map, boxes.at[i], from);
+    };
+    issue_bulk_store({place, read, write});
   });
   return Step::kNext;
 }

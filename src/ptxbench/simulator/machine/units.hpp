@@ -21,5 +21,7 @@ std::span<const NamedHandler> tensor_memory_handlers();
 std::span<const NamedHandler> tensor_product_handlers();
 std::span<const NamedHandler> tensor_copy_handlers();
 std::span<const NamedHandler> tensor_pipe_handlers();
+std::span<const NamedHandler> tensor_map_handlers();
+std::span<const NamedHandler> launch_control_handlers();
 
 }  // namespace ptx

@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "races.hpp"
 #include "waits.hpp"
 
 namespace ptx {
 namespace {
-
-u32 first_of_group(const Warp& warp) { return warp.index / kWarpsOfGroup * kWarpsOfGroup; }
 
 WgmmaState& state_of(Warp& warp) {
   if (!warp.wgmma) warp.wgmma = std::make_unique<WgmmaState>();
@@ -44,6 +43,7 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   site.flops += form.flops();
   site.dtype = name_of(form.a);
   hold_accumulators(product);
+  check_wgmma_reads(product, u32(state.issued()) + 1);
   if (!product.accumulator) {
     compute_wgmma(product);
     keep_results(product);
@@ -116,6 +116,7 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
   if (state.groups.size() <= pending) return Step::kNext;
   const u64 products = products_to_complete(state, pending);
   if (!is_complete(warp, insn, products)) return Step::kBlock;
+  waited_for(warp, Engine::kWgmma, group_number(warp), u32(products));
   for (; state.retired < products; ++state.retired, state.products.pop_front())
     retire_accumulators(state.products.front());
   state.groups.erase(state.groups.begin(), state.groups.end() - std::ptrdiff_t(pending));

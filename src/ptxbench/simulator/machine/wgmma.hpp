@@ -10,6 +10,9 @@
 namespace ptx {
 
 constexpr u32 kWarpsOfGroup = 4;
+inline u32 first_of_group(const Warp& warp) { return warp.index / kWarpsOfGroup * kWarpsOfGroup; }
+// Tells the warpgroups of a cluster apart.
+inline u64 group_number(const Warp& warp) { return warp.number() - warp.index % kWarpsOfGroup; }
 
 // What a wgmma.mma_async says. Attributes: see wgmma.cpp.
 struct WgmmaForm {
@@ -69,6 +72,9 @@ struct WgmmaState {
 
   u64 issued() const { return retired + products.size(); }
 };
+
+// Checks what a warp's quarter of a product, the `step`-th of its warpgroup, reads from shared memory (races.hpp).
+void check_wgmma_reads(const WgmmaProduct& product, u32 step);
 
 // Computes a warp's quarter of a product onto its accumulators.
 void compute_wgmma(const WgmmaProduct& product);

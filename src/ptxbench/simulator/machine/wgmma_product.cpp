@@ -1,6 +1,7 @@
 // The arithmetic of wgmma. Each warp computes its 16 rows of the 64.
 #include <cstring>
 
+#include "races.hpp"
 #include "wgmma.hpp"
 
 namespace ptx {
@@ -12,11 +13,20 @@ constexpr u32 kMaxDepth = 32;
 MatrixDescriptor decode_descriptor(const Place& place, u64 bits) {
   constexpr Swizzle kModes[] = {Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
   if (bits >> 49 & 7)
-    place.warp->illegal(*place.insn, "a matrix descriptor with a base offset is not supported by the simulator");
+    place.warp->unsupported(*place.insn, "matrix descriptors with a base offset are not supported");
   if (bits >> 62 == 0 && (bits >> 52 & 0x3ff))
     place.warp->illegal(*place.insn,
                         format("matrix descriptor 0x%llx has reserved bits set", (unsigned long long)bits));
   return {u32(bits & 0x3fff) << 4, u32(bits >> 16 & 0x3fff) << 4, u32(bits >> 32 & 0x3fff) << 4, kModes[bits >> 62]};
+}
+
+OperandTile left_tile(const WgmmaProduct& product, const WgmmaForm& form) {
+  const u32 first = product.place.warp->index % kWarpsOfGroup * 16;
+  return {decode_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a, first, 16, form.depth};
+}
+
+OperandTile right_tile(const WgmmaProduct& product, const WgmmaForm& form) {
+  return {decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
 }
 
 // B as [depth][columns], columns interleaved. The warps of a group, and groups that share B, read the same panel.
@@ -24,9 +34,7 @@ const float* read_right(const WgmmaProduct& product, const WgmmaForm& form) {
   Cta& cta = *product.place.warp->cta;
   const PanelKey key{product.b_descriptor, form.columns, form.b, form.b_mn_major};
   return cta.panels->find_or_read(key, cta.shared_version, form.columns * form.depth + kPanelPadding, [&](float* out) {
-    const OperandTile tile{
-        decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
-    read_tile(product.place, cta, tile, {1, form.columns, true}, out);
+    read_tile(product.place, cta, right_tile(product, form), {1, form.columns, true}, out);
   });
 }
 
@@ -37,10 +45,7 @@ void read_left(const WgmmaProduct& product, const WgmmaForm& form, float* out) {
   if (form.a_in_registers) {
     decode_fragment(form.a, product.a_fragment.data(), 4, form.depth, rows);
   } else {
-    const u32 first = warp.index % kWarpsOfGroup * 16;
-    const OperandTile tile{
-        decode_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a, first, 16, form.depth};
-    read_tile(product.place, *warp.cta, tile, {form.depth, 1}, rows);
+    read_tile(product.place, *warp.cta, left_tile(product, form), {form.depth, 1}, rows);
   }
   const float scale = (form.negate ? -1.0f : 1.0f) * warp.run->options.perturbation;
   if (scale != 1.0f)
@@ -49,6 +54,17 @@ void read_left(const WgmmaProduct& product, const WgmmaForm& form, float* out) {
 }
 
 }  // namespace
+
+void check_wgmma_reads(const WgmmaProduct& product, u32 step) {
+  Warp& warp = *product.place.warp;
+  if (!warp.cta->cluster->races) return;
+  const WgmmaForm form(*product.place.insn);
+  const auto check = [&](const OperandTile& tile) {
+    check_tile(product.place, Engine::kWgmma, group_number(warp), step, *warp.cta, tile);
+  };
+  if (!form.a_in_registers) check(left_tile(product, form));
+  check(right_tile(product, form));
+}
 
 void compute_wgmma(const WgmmaProduct& product) {
   const WgmmaForm form(*product.place.insn);

@@ -1,0 +1,44 @@
+"""Why survivors are called equivalent: the committed rows of ``survivors.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+SURVIVORS = Path(__file__).with_name("survivors.toml")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Covers survivors whose file, class, operation and opcode match its patterns, and whose line is among ``lines``
+    if there are any.
+    """
+
+    reason: str
+    file: str = "*"
+    group: str = "*"
+    operation: str = "*"
+    opcode: str = "*"
+    lines: tuple[int, ...] = ()
+
+    def covers(self, row: Mapping[str, Any]) -> bool:
+        """Whether a survivor is one of those."""
+        pairs = ((self.file, "file"), (self.group, "class"), (self.operation, "operation"), (self.opcode, "opcode"))
+        return all(fnmatchcase(row[key], pattern) for pattern, key in pairs) and (
+            not self.lines or row["line"] in self.lines
+        )
+
+
+def read_reasons(path: Path = SURVIVORS) -> tuple[Reason, ...]:
+    """All rows, in order; the first that covers a survivor counts."""
+    rows = tomllib.loads(path.read_text())["survivors"]
+    return tuple(Reason(**{**row, "lines": tuple(row.get("lines", ()))}) for row in rows)
+
+
+def reason_for(row: Mapping[str, Any], reasons: Sequence[Reason]) -> str:
+    """Why a survivor is equivalent; empty if nobody says that it is."""
+    return next((reason.reason for reason in reasons if reason.covers(row)), "")

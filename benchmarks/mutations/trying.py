@@ -1,0 +1,128 @@
+"""Tries one mutant: the schedules of a check in turn, until something is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.mutations.mutants import Mutant, mutants
+from ptxbench.check import Check, Contents, Finding, check_plan
+from ptxbench.check.buffers import compare
+from ptxbench.core import Artifact, LaunchPlan, RunOptions, Schedule, UnsupportedError, Workload
+from ptxbench.devices import SimulatorDevice
+from ptxbench.evaluate import SCHEDULES, LocalEvaluator, make_candidate
+from ptxbench.simulator.ptx import emit, parse
+from ptxbench.solutions import Solution
+from ptxbench.tasks import get_task, make_problem
+
+TASK = "gemm_n7168_k5120"
+PERSISTENT = (
+    "gemm/sm_90a/06_persistent", "gemm/sm_100a/02_persistent", "attention/sm_90a/forward_02_warp_specialised",
+)  # fmt: skip
+"""Kernels whose CTAs take one tile after another."""
+LARGER = Workload(tier="small", sizes={"M": 256, "N": 1024, "K": 512})
+"""Sizes of a product at which one CTA, or pair, has several tiles, each of more slices than there are stages."""
+STEP_LIMIT = 2_000_000
+TIME_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel to be mutated, with its plan, its inputs and its results."""
+
+    file: str
+    artifact: Artifact
+    plan: LaunchPlan
+    contents: dict[str, Contents]
+    results: dict[str, np.ndarray]
+
+    def mutants(self) -> Iterator[Mutant]:
+        """All mutants of the kernels that the plan launches."""
+        module = parse(self.artifact.ptx)
+        for kernel in self.plan.kernels():
+            yield from mutants(module, kernel)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What noticed a mutant: ``verdict`` (a fault, another result or a race), ``hazard`` (a rule or an inferred race),
+    or nothing (``survived``).
+    """
+
+    noticed: str
+    kind: str = ""
+
+
+def subject(evaluator: LocalEvaluator, row: Solution) -> Subject:
+    """A bundled kernel at its task's first small size."""
+    task = get_task(row.task)
+    candidate = make_candidate(row.source(), task=row.task, target=row.target, origin=row.file)
+    artifact = evaluator.compile(candidate)
+    persistent = any(row.file.startswith(name) for name in PERSISTENT)
+    workload = LARGER if persistent and row.task == TASK else task.of_tier("small")[0]
+    plans = evaluator.record(artifact, task, [workload]) if isinstance(artifact, Artifact) else artifact
+    if not isinstance(artifact, Artifact) or not isinstance(plans, tuple):
+        raise TypeError(f"{row.file} is refused: {plans}")
+    problem = make_problem(task, workload, task.distributions[0], seed=1)
+    contents = {a.name: Contents(a.dtype) for a in task.outputs} | {
+        a.name: Contents(a.dtype, problem.inputs[a.name].tobytes()) for a in task.inputs
+    }
+    plan = _on_one_cluster(plans[0]) if persistent else plans[0]
+    results, findings = run(artifact, plan, contents, SCHEDULES[0], races=True)
+    if findings:
+        raise ValueError(f"{row.file} is not clean: {findings[0].message}")
+    return Subject(row.file, artifact, plan, contents, results)
+
+
+def _on_one_cluster(plan: LaunchPlan) -> LaunchPlan:
+    """The plan with one cluster, which then has several tiles: the target's many SMs would have one each."""
+    nodes = [node.model_copy(update={"grid": node.cluster}) if node.op == "kernel" else node for node in plan.nodes]
+    return plan.model_copy(update={"nodes": tuple(nodes)})
+
+
+def run(
+    artifact: Artifact, plan: LaunchPlan, contents: Mapping[str, Contents], schedule: Schedule, *, races: bool
+) -> tuple[dict[str, np.ndarray], tuple[Finding, ...]]:
+    """The outputs of one replay, and what it showed."""
+    device = Keeping()
+    check = Check(device, (schedule,), races, STEP_LIMIT, TIME_LIMIT_S, lambda stage: None)
+    checked = check_plan(check, artifact, plan, contents)
+    return device.outputs, checked.findings
+
+
+class Keeping(SimulatorDevice):
+    """The simulator, which keeps the outputs of its last run."""
+
+    def run(self, artifact: Artifact, plan: LaunchPlan, buffers: Mapping[str, memoryview], options: RunOptions):
+        seen = super().run(artifact, plan, buffers, options)
+        names = {buffer.name for buffer in plan.buffers if buffer.role == "output"}
+        self.outputs = {name: np.frombuffer(view, np.uint8).copy() for name, view in buffers.items() if name in names}
+        return seen
+
+
+def attempt(subject: Subject, mutant: Mutant, schedules: Sequence[Schedule] = SCHEDULES) -> Outcome:
+    """Runs a mutant under one schedule after another, the first with the happens-before check, until it is noticed."""
+    text = emit(mutant.module)
+    artifact = subject.artifact.model_copy(
+        update={"ptx": text, "digest": f"{subject.artifact.digest} {mutant.kernel} {mutant.place} {mutant.operation}"}
+    )
+    weakest = Outcome("survived")
+    for number, schedule in enumerate(schedules):
+        try:
+            outputs, findings = run(artifact, subject.plan, subject.contents, schedule, races=number == 0)
+        except UnsupportedError:
+            return Outcome("verdict", "refused")
+        grave = next((finding.kind for finding in findings if finding.severity != "rule"), "")
+        if not grave:
+            grave = next(("wrong_result" for name, right in subject.results.items()
+                          if compare(right, outputs[name], subject.contents[name].element)), "")  # fmt: skip
+        if grave:
+            return Outcome("verdict", grave)
+        if findings and weakest.noticed == "survived":
+            weakest = Outcome("hazard", findings[0].kind)
+    return weakest
+
+
+__all__ = ["Outcome", "Subject", "attempt", "subject"]

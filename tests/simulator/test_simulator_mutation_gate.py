@@ -1,0 +1,137 @@
+"""The mutation gate: what it changes, that the page follows from the results, and a sample of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+from benchmarks.mutations.mutants import class_of, mutants
+from benchmarks.mutations.page import write_page
+from benchmarks.mutations.reasons import read_reasons, reason_for
+from benchmarks.mutations.trying import Subject, attempt, subject
+
+from ptxbench.machine import make_evaluator
+from ptxbench.simulator.ptx import Instruction, emit, parse
+from ptxbench.solutions import solutions
+
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "results" / "cpu" / "mutations.json"
+PAGE = ROOT / "docs" / "mutations.md"
+GOAL = 0.95  # of the mutants that are not equivalent
+
+TEXT = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+.reg .pred %p<4>;
+.reg .b32 %r<8>;
+mov.u32 %r1, 1024;
+st.shared.u32 [%r1+64], %r1;
+bar.sync 0;
+ld.shared.u32 %r2, [%r1+64];
+mbarrier.init.shared.b64 [%r1], 2;
+add.u32 %r3, %r1, 8;
+cp.async.bulk.wait_group 0;
+{
+.reg .pred done;
+mbarrier.try_wait.parity.shared.b64 done, [%r3], 1;
+@done bra END;
+}
+END:
+ret;
+}
+"""
+
+
+def opcodes(text: str) -> list[str]:
+    module = parse(text)
+    return [i.opcode for i in module.function("k").body or () if isinstance(i, Instruction)]
+
+
+def test_classes():
+    assert class_of("bar.warp.sync") == "warp barrier"
+    assert class_of("barrier.cluster.arrive.release.aligned") == "cluster barrier"
+    assert class_of("fence.proxy.async.shared::cta") == "proxy fence"
+    assert class_of("fence.acq_rel.gpu") == "memory fence"
+    assert class_of("tcgen05.wait::ld.sync.aligned") == "tcgen05 wait"
+    assert class_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16") is None
+
+
+def test_each_instruction_is_changed_in_every_way_that_applies():
+    found = {(m.group, m.operation): emit(m.module) for m in mutants(parse(TEXT), "k")}
+    assert set(found) == {
+        *(("CTA barrier", operation) for operation in ("delete", "duplicate", "earlier", "later")),
+        *(("mbarrier init", operation) for operation in ("delete", "duplicate", "earlier", "later", "weaken")),
+        *(("copy group", operation) for operation in ("delete", "duplicate", "earlier", "weaken")),
+        *(("mbarrier wait", operation) for operation in ("delete", "duplicate", "weaken")),
+    }
+    assert "bar.sync" not in opcodes(found["CTA barrier", "delete"])
+    assert opcodes(found["CTA barrier", "duplicate"]).count("bar.sync") == 2
+    earlier = opcodes(found["CTA barrier", "earlier"])
+    assert earlier.index("bar.sync") < earlier.index("st.shared.u32")
+    later = opcodes(found["CTA barrier", "later"])
+    assert later.index("bar.sync") > later.index("ld.shared.u32")
+    assert "mbarrier.init.shared.b64 [%r1], 1;" in found["mbarrier init", "weaken"]
+    assert "setp.eq.u32 done, 0, 0;" in found["mbarrier wait", "delete"]
+    assert "try_wait.parity.shared.b64 done, [%r3], 0;" in found["mbarrier wait", "weaken"]
+
+
+def test_nothing_moves_past_what_it_depends_on():
+    text = TEXT.replace("bar.sync 0;", "bar.sync %r1;").replace("st.shared.u32 [%r1+64], %r1;\n", "")
+    assert "earlier" not in {m.operation for m in mutants(parse(text), "k") if m.group == "CTA barrier"}
+
+
+@pytest.fixture(scope="module")
+def ring() -> Subject:
+    row = next(row for row in solutions() if row.file == "gemm/sm_90a/02_ring.cu")
+    return subject(make_evaluator(threading.Event(), lambda stage: None), row)
+
+
+def test_a_sample_is_noticed(ring):
+    """Every deletion in one kernel."""
+    survivors = []
+    for mutant in ring.mutants():
+        if mutant.operation != "delete":
+            continue
+        row = {
+            "file": ring.file, "class": mutant.group, "operation": "delete", "opcode": mutant.opcode,
+            "line": mutant.line,
+        }  # fmt: skip
+        if attempt(ring, mutant).noticed == "survived" and not reason_for(row, read_reasons()):
+            survivors.append(row)
+    assert survivors == []
+
+
+def test_the_page_shows_the_results(tmp_path):
+    report = json.loads(RESULTS.read_text())
+    write_page(tmp_path / "page.md", report, read_reasons())
+    assert (tmp_path / "page.md").read_text() == PAGE.read_text()
+
+
+def test_every_reason_is_needed():
+    survivors = [row for row in json.loads(RESULTS.read_text())["mutants"] if row["noticed"] == "survived"]
+    used = {reason_for(row, read_reasons()) for row in survivors}
+    assert {reason.reason for reason in read_reasons()} <= used
+
+
+def test_the_goal_is_met():
+    rows = json.loads(RESULTS.read_text())["mutants"]
+    equivalent = [row for row in rows if row["noticed"] == "survived" and reason_for(row, read_reasons())]
+    noticed = [row for row in rows if row["noticed"] != "survived"]
+    assert len(noticed) >= GOAL * (len(rows) - len(equivalent))
+
+
+@pytest.mark.slow
+def test_the_results_repeat(ring):
+    """All mutants of one kernel, against the committed results."""
+    committed = {
+        (row["place"], row["operation"]): row["noticed"]
+        for row in json.loads(RESULTS.read_text())["mutants"] if row["file"] == ring.file
+    }  # fmt: skip
+    assert {(m.place, m.operation): attempt(ring, m).noticed for m in ring.mutants()} == committed
