@@ -1,0 +1,30 @@
+"""Adapting models: data sets whose every row the judge has verified."""
+
+from ptxbench.adapt.data.build import Built, build
+from ptxbench.adapt.data.faults import FAILURES, Fault, load_faults
+from ptxbench.adapt.data.files import BuildRecord, check_parquet, read_build, read_rows, rows_digest, write_data_set
+from ptxbench.adapt.data.recipe import Recipe, load_recipe
+from ptxbench.adapt.data.report import report_page
+from ptxbench.adapt.data.rows import Message, Provenance, Row
+from ptxbench.adapt.data.statistics import Statistics
+
+__all__ = [
+    "FAILURES",
+    "BuildRecord",
+    "Built",
+    "Fault",
+    "Message",
+    "Provenance",
+    "Recipe",
+    "Row",
+    "Statistics",
+    "build",
+    "check_parquet",
+    "load_faults",
+    "load_recipe",
+    "read_build",
+    "read_rows",
+    "report_page",
+    "rows_digest",
+    "write_data_set",
+]

@@ -1,0 +1,1 @@
+"""Building and describing data sets."""

@@ -1,0 +1,115 @@
+"""Trainings compared on held-out tasks: validation loss, and what the judge says of their replies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from ptxbench.adapt.training.reward import TIERS, judge_reply
+from ptxbench.adapt.training.samples import read_samples
+from ptxbench.adapt.training.saved import TrainingRecord, read_record
+from ptxbench.core import Evaluator, Progress, Record, UsageError
+from ptxbench.stats import Estimate, share
+
+SHOWN = ("code", "complete", "compiles", "contract", "correct", "instructions")
+
+
+class Spread(Record):
+    """The mean over seeds, and the least and the greatest of them (not an interval: seeds are few)."""
+
+    mean: float
+    least: float
+    most: float
+    seeds: int
+
+
+class Arm(Record):
+    """All seeds of one recipe. ``losses`` are per data set and task family, ``reached`` the share of replies that
+    reached at least a tier, with a 95 % interval over tasks and replies.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    replies: int
+    ended: float
+    losses: dict[str, Spread]
+    reached: dict[str, Estimate]
+    too_long: dict[str, dict[str, int]]
+    rows: dict[str, dict[str, int]]
+    evaluation_tasks: tuple[str, ...]
+
+
+class HeldOut(Record):
+    """What ``heldout.json`` holds."""
+
+    schema_version: int = 1
+    judge: str
+    devices: tuple[str, ...]
+    data: dict[str, str]
+    arms: tuple[Arm, ...]
+
+
+def judge_trainings(folders: Sequence[Path], evaluator: Evaluator, judge: str, say: Progress) -> HeldOut:
+    """Judges every reply of the trainings. `UsageError` if they differ in the data that they were validated on."""
+    records = {folder: _finished(folder) for folder in folders}
+    digests = {tuple((use.name, use.digest) for use in record.data) for record in records.values()}
+    if len(digests) != 1:
+        raise UsageError("these trainings were validated on different data sets, so their losses cannot be compared; "
+                         "list the same data sets in each recipe")  # fmt: skip
+    groups: dict[str, list[Path]] = {}
+    for folder, record in records.items():
+        groups.setdefault(str(record.recipe["name"]), []).append(folder)
+    return HeldOut(
+        judge=judge,
+        devices=tuple(sorted({record.device for record in records.values()})),
+        data=dict(next(iter(digests))),
+        arms=tuple(_arm(name, paths, records, evaluator, say) for name, paths in groups.items()),
+    )
+
+
+def _finished(folder: Path) -> TrainingRecord:
+    record = read_record(folder)
+    if not record.finished:
+        raise UsageError(f"the training in {folder} did not end; finish it with `ptxbench train … --resume`")
+    return record
+
+
+def _arm(
+    name: str, folders: Sequence[Path], records: Mapping[Path, TrainingRecord], evaluator: Evaluator, say: Progress
+) -> Arm:
+    tiers: list[str] = []
+    tasks: list[str] = []
+    ended: list[bool] = []
+    for folder in folders:
+        samples = read_samples(folder)
+        for number, sample in enumerate(samples, 1):
+            say(f"{name}: judging reply {number} of {len(samples)} in {folder}")
+            tiers.append(judge_reply(evaluator, sample.task, sample.target, sample.reply, str(folder))[0])
+            tasks.append(sample.task_family)
+            ended.append(sample.ended)
+    chosen = [records[folder] for folder in folders]
+    first = chosen[0]
+    return Arm(
+        name=name,
+        seeds=tuple(int(record.recipe["seed"]) for record in chosen),
+        replies=len(tiers),
+        ended=fmean(ended),
+        losses={group: _spread([record.losses[group] for record in chosen]) for group in first.losses},
+        reached={
+            tier: share([_reaches(own, tier) for own in tiers], tasks, np.random.default_rng(0)) for tier in SHOWN
+        },
+        too_long={use.name: use.too_long for use in first.data},
+        rows={use.name: {"train": use.train, "validation": use.validation} for use in first.data},
+        evaluation_tasks=first.evaluation_tasks,
+    )
+
+
+def _reaches(own: str, tier: str) -> bool:
+    return bool(own) and TIERS.index(own) >= TIERS.index(tier)
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(mean=fmean(values), least=min(values), most=max(values), seeds=len(values))
