@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ptxbench
+from ptxbench.evaluate.versions import JUDGING
 
 ROOT = Path(ptxbench.__file__).parent
 
@@ -21,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"core", "native"},
     "record": {"core", "build", "native"},
     "simulator": {"core", "native"},
+    "check": {"core", "simulator"},
     "devices": {"core", "tasks", "simulator", "native", "stats"},
     "judge": {"core", "stats", "tasks"},
     "store": {"core"},
@@ -28,6 +30,8 @@ ALLOWED: dict[str, set[str]] = {
     "solutions": {"core"},
     "report": {"core", "stats", "tasks", "store"},
     "prompts": {"core", "tasks"},
+    "runners": {"core", "tasks", "prompts", "store"},
+    "adapt": {"core", "stats", "tasks", "prompts", "solutions", "store"},
 }
 
 
@@ -65,6 +69,14 @@ def test_room_imports_only_what_its_row_allows(room: str) -> None:
                 assert len(name) == 1, f"{path.relative_to(ROOT)} reaches into {'.'.join(name)}"
 
 
+def test_a_verdict_depends_on_the_code_of_every_room_that_judging_uses() -> None:
+    used, waiting = set[str](), {"evaluate"}
+    while waiting:
+        used |= waiting
+        waiting = {other for room in waiting for other in ALLOWED[room]} - used
+    assert {*used, "solutions/include"} == set(JUDGING)
+
+
 def test_the_document_shows_the_same_table() -> None:
     text = (ROOT.parent.parent / "docs" / "architecture.md").read_text()
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
@@ -73,6 +85,17 @@ def test_the_document_shows_the_same_table() -> None:
         for row in rows
     }
     assert documented == ALLOWED
+
+
+def test_only_the_runners_know_inspect() -> None:
+    knowing = {
+        path.relative_to(ROOT).parts[0]
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "inspect_ai")
+        or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "inspect_ai" for alias in node.names))
+    }
+    assert knowing == {"runners"}
 
 
 def test_import_is_light() -> None:
