@@ -268,6 +268,7 @@ def bench_of(evaluator: LocalEvaluator, *, resume: bool) -> Bench:
     return Bench(
         evaluator=storing(evaluator, resume),
         key=evaluator.key,
+        fresh=storing(evaluator, False),
         quick=storing(replace(evaluator, tiers=("small",)), True),
         compile=evaluator.compile,
         times=evaluator.device.capabilities().times,

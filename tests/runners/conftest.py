@@ -40,7 +40,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> VerdictStore:
 @pytest.fixture(scope="session")
 def bench(evaluator: LocalEvaluator, verdicts: VerdictStore) -> Bench:
     storing = StoringEvaluator(evaluator, verdicts, resume=True)
-    return Bench(storing, evaluator.key, storing, evaluator.compile, times=False)
+    return Bench(storing, evaluator.key, storing, storing, evaluator.compile, times=False)
 
 
 Play = Callable[..., RunFolder]

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from inspect_ai.model import ChatMessage, GenerateConfig, ModelAPI, ModelOutput, modelapi
 from inspect_ai.tool import ToolChoice, ToolInfo
-from runs_support import Timing, begin, kernel, play, replies, write_recording
+from runs_support import AGAIN, Timing, begin, kernel, play, replies, write_recording
 
 from ptxbench.core import DeviceError, Outcome, Price, ReplyOutcome, RunMode, StopReason, TrajectoryRecord, UsageError
 from ptxbench.store import RunFolder
@@ -56,6 +56,16 @@ def test_without_a_target_all_turns_are_used_where_the_device_times(played: Play
     verdict = folder.verdict(trajectory.turns[1].verdict_key or "")
     assert verdict.timing and verdict.timing.speedup == trajectory.turns[1].speedup
     assert folder.source(trajectory.turns[1].source_digest).startswith("// 0.90")
+
+
+def test_the_best_kernel_is_measured_once_more_after_the_choice(played: Play) -> None:
+    chosen = only(played(replies(kernel("0.50"), kernel("0.90"), kernel("0.70")), turns=3))
+    assert chosen.remeasured and chosen.remeasured.median == pytest.approx(0.9 * AGAIN)
+    assert chosen.best and chosen.best.speedup and chosen.best.speedup.median == 0.9
+
+
+def test_what_was_not_timed_is_not_measured_again(played: Play) -> None:
+    assert only(played(replies(kernel("wrong_result")), turns=1)).remeasured is None
 
 
 def test_one_shot_is_one_turn(played: Play) -> None:

@@ -97,7 +97,7 @@ class Attempt:
         return f"{reading.note}\n{self._left()}"
 
     def finish(self) -> TrajectoryRecord:
-        """Stores the trajectory, which must be over, and everything it refers to."""
+        """Stores the trajectory, which must be over, and everything it refers to; its best kernel is timed again."""
         if self.stop is None:
             raise ValueError(f"{self.name} is not over")
         trajectory = TrajectoryRecord(
@@ -114,6 +114,7 @@ class Attempt:
             started=self._started,
             seconds=round(time.monotonic() - self._begin, 3),
         )
+        trajectory = self.bench.remeasure(trajectory, self.folder)
         self.folder.put_trajectory(trajectory, self.replies)
         return trajectory
 

@@ -38,7 +38,7 @@ def rejudge(
         if ready:
             return ready
         turns = tuple(_judged(turn, trajectory, run, old, new, bench) for turn in trajectory.turns)
-        judged = trajectory.model_copy(update={"run": run.run, "turns": turns})
+        judged = bench.remeasure(trajectory.model_copy(update={"run": run.run, "turns": turns}), new)
         new.put_trajectory(judged, old.replies(trajectory.task, trajectory.epoch))
         return judged
 
