@@ -134,6 +134,7 @@ def test_two_programs_on_one_cache(warm: Path, tmp_path: Path) -> None:
     """Both need the same artifact and plans, which only one of them makes."""
     path = tmp_path / "kernel.cu"
     path.write_text(examples()[0].source() + "// two programs\n")
+    before = unfinished(warm)  # of programs that another test killed
     arguments = ("eval", path, *GEMM, "--json", "--workloads", "small")
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(run, *arguments, cache=warm) for _ in range(2)]
@@ -141,7 +142,7 @@ def test_two_programs_on_one_cache(warm: Path, tmp_path: Path) -> None:
     one, other = (json.loads(ended.result().out) for ended in both)
     assert one["artifact_digest"] == other["artifact_digest"]
     assert one["plan_digest"] == other["plan_digest"]
-    assert not unfinished(warm)
+    assert set(unfinished(warm)) <= set(before)
 
 
 def test_an_interrupt_while_another_program_builds(warm: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def check_command(
     if as_json:
         emit(report.model_dump_json(indent=2))
     else:
-        show(report_view(report))
+        show(report_view(report), fold=False)
     raise typer.Exit(1 if report.findings else 0)
 
 

@@ -12,11 +12,11 @@ from ptxbench.console import emit
 UNSHOWN_WIDTH = 160
 
 
-def show(renderable: RenderableType) -> None:
-    """Prints on standard output, all at once."""
+def show(renderable: RenderableType, *, fold: bool = True) -> None:
+    """Prints on standard output, all at once. Lines are folded to the width, or left whole for tools that read them."""
     console = output_console()
     with console.capture() as captured:
-        console.print(renderable, highlight=False)
+        console.print(renderable, highlight=False, soft_wrap=not fold)
     emit("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

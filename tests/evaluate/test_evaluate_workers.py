@@ -76,6 +76,7 @@ def test_an_error_leaves_no_process_working(evaluator: LocalEvaluator) -> None:
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
 def test_without_a_gpu_the_bench_process_says_so(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="no NVIDIA driver here"), bench_process(tmp_path, tmp_path / "none"):
+    missing = pytest.raises(DeviceError, match=r"no NVIDIA driver here|cuda-bindings is not installed")
+    with missing, bench_process(tmp_path, tmp_path / "none"):
         pass
     assert not multiprocessing.active_children()
