@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from emulated_attention import CAUSAL_CHEATS, CHEATS, HONEST, backward, forward, problem
 from error_ratios import attention_problems, caught, error_ratios
+from numpy.typing import NDArray
 
+from ptxbench.core import Workload
 from ptxbench.judge import MAX_FACTOR, RMS_FACTOR, judge_outputs, judge_perturbation, measure
-from ptxbench.tasks import Problem, Tensor
+from ptxbench.tasks import Problem, Tensor, get_task, make_problem
 
 DIRECTIONS = ("fwd", "bwd")
 FACTOR = 1.3711
@@ -142,3 +144,24 @@ def test_both_styles_of_the_backward_pass_agree_with_the_derivative() -> None:
     for kernel in (backward, partial(backward, recompute=True)):
         reports = judge_outputs(of, kernel(of))
         assert all(r.ok and r.max_ratio is not None and r.max_ratio < MAX_FACTOR / 1.5 for r in reports.values())
+
+
+def test_weights_that_fp32_flushes_to_zero_may_be_missing_from_delta() -> None:
+    """A row whose gradient hangs on a weight below 2^-126 with a large slope; found by an honest kernel's refusal."""
+    task = get_task("mha_bwd_d64_causal")
+    workload = Workload(tier="small", sizes={"B": 1, "H": 2, "S": 256, "D": 64})
+    of = make_problem(task, workload, "spikes", seed=1441695991141515021)
+    q, k, v, d_out = (of.inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
+    scores = np.where(np.tri(256, dtype=bool), q @ np.swapaxes(k, -1, -2) / 8, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    slope = d_out @ np.swapaxes(v, -1, -2)
+
+    def d_q(kept: NDArray[np.float64]) -> Tensor:
+        delta = (kept * slope).sum(axis=-1, keepdims=True)
+        return ((kept * (slope - delta)) @ k / 8).astype(ml_dtypes.bfloat16)
+
+    flushed = d_q(np.where(weights < 2.0**-126, 0, weights))
+    assert abs(float(flushed[0, 1, 157, 43]) / float(d_q(weights)[0, 1, 157, 43]) - 1) > 0.4
+    assert measure(of, "dQ", flushed).ok
+    assert not measure(of, "dQ", d_q(np.where(weights < 2.0**-60, 0, weights))).ok

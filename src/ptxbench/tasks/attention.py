@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ptxbench.core import Task
-from ptxbench.tasks.arrays import Float32, Float64, Mistakes, Sizes, Tensor, Tensors, numpy_dtype, turned
+from ptxbench.tasks.arrays import Float32, Float64, Mask, Mistakes, Sizes, Tensor, Tensors, numpy_dtype, turned
 from ptxbench.tasks.distributions import draw_inputs
 from ptxbench.tasks.gemm import SLICE
 from ptxbench.tasks.mistakes import backward_mistakes, forward_mistakes
@@ -142,7 +142,8 @@ class AttentionBackward:
         """Errors of P times dO; errors of dS times K and Q.
 
         dS has its rounding, that of P (which may enter it), the error of the logits, and P times the errors of dP
-        (fp32) and delta (rounded O). That of delta is common to a row, so that in dQ it multiplies the row sum P·K.
+        (fp32) and delta (rounded O; a weight that becomes zero takes its slope along). That of delta is common to a
+        row, so that in dQ it multiplies the row sum P·K.
         """
         q, k, v, d_out = (inputs[name].astype(np.float64) for name in ("Q", "K", "V", "dO"))
         weights, _ = exact_softmax(task, q, k, product_scale)
@@ -150,7 +151,10 @@ class AttentionBackward:
         errors = np.hypot(relative * weights, underflow(task.matrix_dtype))
         out = product_scale * (weights @ v)
         slope = product_scale * (d_out @ turned(v)) - (d_out * out).sum(axis=-1, keepdims=True)
-        delta = roundoff(task.matrix_dtype) * np.sqrt(np.square(d_out * out).sum(axis=-1, keepdims=True))
+        delta = np.hypot(
+            roundoff(task.matrix_dtype) * _norm(d_out * out),
+            underflow("f32") * _norm(slope, where=visible_keys(task, sizes["S"])),
+        )
         sums = abs(product_scale) * summation_factor(q.shape[-1]) * (np.abs(d_out) @ turned(np.abs(v)))
         rounding = roundoff(task.matrix_dtype) * weights
         own = (np.square(errors) + np.square(rounding)) * np.square(slope) + np.square(weights * sums)
@@ -186,6 +190,11 @@ class AttentionBackward:
     def flops(self, task: Task, sizes: Sizes) -> int:
         """2.5 times the forward pass: five products instead of two."""
         return self.forward.flops(task, sizes) * 5 // 2
+
+
+def _norm(values: Float64, where: Mask | bool = True) -> Float64:
+    """The root of the sum of squares over the last axis, which stays."""
+    return np.sqrt(np.square(values).sum(axis=-1, keepdims=True, where=where))
 
 
 def _d_scores(weights: Float64, d_weights: Float64) -> Float64:

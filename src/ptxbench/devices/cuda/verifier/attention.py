@@ -154,7 +154,8 @@ class _Backward(_Heads):
         round_to(machine, self.lse, lse)
         round_to(machine, self.out, out.array)
         multiply(machine, d_out, v.turned, self.slope)
-        self.each_query("slope_exact", self.weights, self.slope, self.sizes.length)
+        sizes = self.sizes
+        self.each_query("slope_exact", self.weights, self.slope, self.delta_noise, sizes.length, int(sizes.causal))
         self._noise(q, k, v, d_out, answers["dV"])
         self._truth(q, k, answers)
         self._honest(q, k, v, d_out, out, lse, answers)
@@ -165,6 +166,7 @@ class _Backward(_Heads):
         queries = sizes.together * sizes.length
         machine.launch("delta_noise", (-(-queries // THREADS), 1, 1), [
             d_out.array, self.out, self.delta_noise, d_out.array.code, sizes.depth, queries, roundoff(sizes.dtype),
+            underflow("f32"),
         ])
         self.find_logit_noise(q, k)
         magnitude = d_out.changed(Change.MAGNITUDE), v.changed(Change.MAGNITUDE).turned

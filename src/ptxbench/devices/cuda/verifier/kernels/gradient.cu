@@ -3,20 +3,23 @@
 
 namespace gradient {
 
-// delta = sum of weights * d_weights over a row, and slope = d_weights - delta in place.
+// delta = sum of weights * d_weights over a row, and slope = d_weights - delta in place; per query also the sum of
+// slope^2 over the visible keys.
 struct Slope {
   const double* weights;
   double* d_weights;  // after: slope
-  i64 length;
+  double* squares;
+  i64 length, causal;
 };
 
-// roundoff * sqrt(sum of (dO * O)^2) per query: the error of delta from a rounded O.
+// The error of delta per query, in squares: roundoff^2 * sum of (dO * O)^2, from a rounded O, and underflow^2 * sum of
+// slope^2, from weights that become zero.
 struct DeltaNoise {
   const void* d_out;
   const double* out;
-  double* noise;
+  double* noise;  // before: sum of slope^2
   i64 type, depth, queries;
-  double roundoff;
+  double roundoff, underflow;
 };
 
 // Which derived error an element of the result is the square of.
@@ -62,7 +65,15 @@ extern "C" __global__ void __launch_bounds__(kThreads) slope_exact(Slope p) {
   double delta = 0;
   for (i64 key = threadIdx.x; key < p.length; key += kThreads) delta += p.weights[first + key] * p.d_weights[first + key];
   delta = block_reduce(delta, Sum());
-  for (i64 key = threadIdx.x; key < p.length; key += kThreads) p.d_weights[first + key] -= delta;
+  const i64 visible = p.causal ? i64(blockIdx.x) + 1 : p.length;
+  double squares = 0;
+  for (i64 key = threadIdx.x; key < p.length; key += kThreads) {
+    const double slope = p.d_weights[first + key] - delta;
+    p.d_weights[first + key] = slope;
+    if (key < visible) squares += slope * slope;
+  }
+  squares = block_reduce(squares, Sum());
+  if (threadIdx.x == 0) p.squares[blockIdx.y * p.length + blockIdx.x] = squares;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) delta_noise(DeltaNoise p) {
@@ -73,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) delta_noise(DeltaNoise p)
     const double term = load_as<double>(p.d_out, query * p.depth + d, p.type) * p.out[query * p.depth + d];
     sum += term * term;
   }
-  p.noise[query] = p.roundoff * sqrt(sum);
+  p.noise[query] = sqrt(p.roundoff * p.roundoff * sum + p.underflow * p.underflow * p.noise[query]);
 }
 
 // The derived errors of dS: see the room `tasks`, attention, `noise` of the backward pass.
