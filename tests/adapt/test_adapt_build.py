@@ -11,11 +11,11 @@ from adapt_verdicts import Judge, a_verdict, as_kernel, some_variants
 
 from ptxbench.adapt import Recipe, build
 from ptxbench.adapt.data.conversation import Prompter
-from ptxbench.adapt.data.judged import GoodKernel, Say, in_parallel, judge_good
+from ptxbench.adapt.data.judged import GoodKernel, Say, judge_good
 from ptxbench.adapt.data.kernels import select, spread_order
 from ptxbench.adapt.data.rows import Dropped
 from ptxbench.adapt.data.statistics import describe
-from ptxbench.core import Outcome, Target, ToolchainError, UsageError
+from ptxbench.core import Outcome, Target, ToolchainError, UsageError, in_parallel
 from ptxbench.prompts import extract_kernel
 from ptxbench.solutions import include_dir
 from ptxbench.tasks import get_task

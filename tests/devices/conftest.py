@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cuda_support import nvidia_smi
+from cuda_support import Log, nvidia_smi
 from devices_prepared import Prepared, prepared_cases
 
 from ptxbench.build import Toolchain, find_toolchain
@@ -18,6 +18,11 @@ from ptxbench.gpu import GPU_TIERS, bench_here
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import include_dir
+
+
+@pytest.fixture
+def log(results: Any) -> Log:
+    return Log(results)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,17 @@ from ptxbench.core import SiteCount, Target, families_of
 from ptxbench.devices.cuda import Turns, paired_ratio
 
 
+class Log:
+    """Keeps what was measured even when the session is cut short."""
+
+    def __init__(self, results: Any) -> None:
+        self._results = results
+
+    def __call__(self, section: str, **values: Any) -> None:
+        self._results.record(section, **values)
+        self._results.write()
+
+
 class Judge:
     """Truth on the device in float64, in this process."""
 

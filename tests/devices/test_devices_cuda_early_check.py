@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from cuda_counting import WAYS
-from cuda_support import Judge, bit_equal_share, by_family, described, nvidia_smi, opcodes
+from cuda_support import Judge, Log, bit_equal_share, by_family, described, nvidia_smi, opcodes
 
 from ptxbench.core import DeviceError, Fault, FaultKind, SiteCount
 from ptxbench.devices.cuda import Case, ExecutorProcess, Reply, read_bundle, take_turns
@@ -58,22 +58,6 @@ def cases() -> dict[str, Case]:
     if not BUNDLE:
         pytest.skip("PTXBENCH_EARLY_CHECK_BUNDLE names no bundle (see cuda_bundle.py)")
     return read_bundle(Path(BUNDLE))
-
-
-class Log:
-    """Keeps what was measured even when the session is cut short."""
-
-    def __init__(self, results: Any) -> None:
-        self._results = results
-
-    def __call__(self, section: str, **values: Any) -> None:
-        self._results.record(section, **values)
-        self._results.write()
-
-
-@pytest.fixture
-def log(results: Any) -> Log:
-    return Log(results)
 
 
 @pytest.fixture(scope="module")

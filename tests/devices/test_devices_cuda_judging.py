@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_support import Log
 
 from ptxbench.core import Outcome, Target, Task, Verdict
 from ptxbench.devices import Arena
@@ -24,22 +25,6 @@ SOLUTIONS = solutions(target=TARGET)
 EXAMPLES = tuple(row for row in examples() if row.target is TARGET)
 REPEATS = 10
 A_A_BLOCKS = 60
-
-
-class Log:
-    """Keeps what was measured even when the session is cut short."""
-
-    def __init__(self, results: Any) -> None:
-        self._results = results
-
-    def __call__(self, section: str, **values: Any) -> None:
-        self._results.record(section, **values)
-        self._results.write()
-
-
-@pytest.fixture
-def log(results: Any) -> Log:
-    return Log(results)
 
 
 def short(verdict: Verdict) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from ptxbench.core import (
     TensorMap,
     TensorMapPatch,
     UsageError,
+    first_problem,
 )
 from ptxbench.simulator import Program
 
@@ -132,9 +133,7 @@ def read_ptx_launch(path: Path) -> PtxLaunch:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path}: {where}: {first['msg']}; see docs/check.md") from error
+        raise UsageError(f"{path}: {first_problem(error)}; see docs/check.md") from error
 
 
 @dataclass

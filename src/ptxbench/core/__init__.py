@@ -23,6 +23,7 @@ from ptxbench.core.errors import (
 )
 from ptxbench.core.families import FAMILIES, Family, families_of, matrix_family
 from ptxbench.core.observation import Fault, FaultKind, Hazard, Mode, Observation, RunOptions, Schedule, SiteCount
+from ptxbench.core.parallel import in_parallel
 from ptxbench.core.plan import (
     Address,
     Block,
@@ -39,7 +40,7 @@ from ptxbench.core.plan import (
     TensorMapPatch,
 )
 from ptxbench.core.protocols import Capabilities, Device, Evaluator, Progress
-from ptxbench.core.record import Record
+from ptxbench.core.record import Record, first_problem
 from ptxbench.core.targets import DataSheet, Target
 from ptxbench.core.task import BYTES_PER_ELEMENT, C_TYPES, Argument, Dtype, Suite, Task, Tier, Workload
 from ptxbench.core.trajectory import (
@@ -154,5 +155,7 @@ __all__ = [
     "Workload",
     "WorkloadReport",
     "families_of",
+    "first_problem",
+    "in_parallel",
     "matrix_family",
 ]

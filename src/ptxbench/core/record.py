@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Record(BaseModel):
@@ -12,3 +12,9 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+
+def first_problem(error: ValidationError, top: str = "") -> str:
+    """``field.inner: what is wrong``, of the first field that does not fit; ``top`` names the record as a whole."""
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc']) or top}: {first['msg']}"

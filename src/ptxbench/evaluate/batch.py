@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from ptxbench.core import Candidate, DeviceError, Evaluator, UnsupportedError, Verdict
+from ptxbench.core import Candidate, DeviceError, Evaluator, UnsupportedError, Verdict, in_parallel
 from ptxbench.evaluate.pipeline import LocalEvaluator
 from ptxbench.store import VerdictStore
 
@@ -67,15 +66,4 @@ def evaluate_all(
         except DeviceError as error:
             return Answer(candidate.origin, None, str(error))
 
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures: list[Future[Answer]] = [pool.submit(answer, candidate) for candidate in candidates]
-        try:
-            waiting = set(futures)
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    on_answer(future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+    return in_parallel(answer, candidates, jobs, on_answer)

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ptxbench.core import Record, ReplyRecord, RunRecord, TrajectoryRecord, UsageError, Verdict
+from ptxbench.core import Record, ReplyRecord, RunRecord, TrajectoryRecord, UsageError, Verdict, first_problem
 from ptxbench.store.verdicts import VerdictKey, VerdictStore, read_verdict, write_atomically
 
 R = TypeVar("R", bound=Record)
@@ -149,6 +149,4 @@ def _read(path: Path, kind: type[R]) -> R:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; give the folder of a run") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path} is not a {kind.__name__} of schema 1 ({where}: {first['msg']})") from error
+        raise UsageError(f"{path} is not a {kind.__name__} of schema 1 ({first_problem(error)})") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ptxbench.core import Record, Target, UsageError, Verdict
+from ptxbench.core import Record, Target, UsageError, Verdict, first_problem
 
 
 class VerdictKey(Record):
@@ -65,9 +65,7 @@ def read_verdict(path: Path) -> Verdict:
     except OSError as error:
         raise UsageError(f"cannot read the verdict {path}: {error.strerror}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path} is not a verdict of schema 1 ({where}: {first['msg']})") from error
+        raise UsageError(f"{path} is not a verdict of schema 1 ({first_problem(error)})") from error
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -12,14 +12,14 @@ from ptxbench.adapt.data.conversation import Prompter
 from ptxbench.adapt.data.counting import token_counter
 from ptxbench.adapt.data.expert import expert_row
 from ptxbench.adapt.data.faults import SLOW, Fault, load_faults
-from ptxbench.adapt.data.judged import GoodKernel, Say, good_kernels, in_parallel
+from ptxbench.adapt.data.judged import GoodKernel, Say, good_kernels
 from ptxbench.adapt.data.kernels import select
 from ptxbench.adapt.data.mine import mined_rows
 from ptxbench.adapt.data.recipe import Recipe
 from ptxbench.adapt.data.repair import Trial, add_more, repair_row, shortfalls, try_fault
 from ptxbench.adapt.data.rows import Dropped, Row
 from ptxbench.adapt.data.split import families_of
-from ptxbench.core import Evaluator, UsageError
+from ptxbench.core import Evaluator, UsageError, in_parallel
 
 Display = Callable[[str, int], AbstractContextManager[Say]]
 """Opens a progress display with a title and a number of items; yields what is called once per finished item."""

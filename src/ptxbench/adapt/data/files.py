@@ -16,7 +16,7 @@ from ptxbench.adapt.data.build import Built
 from ptxbench.adapt.data.card import data_card
 from ptxbench.adapt.data.rows import Dropped, Row
 from ptxbench.adapt.data.statistics import Statistics, describe
-from ptxbench.core import Record, UsageError
+from ptxbench.core import Record, UsageError, first_problem
 from ptxbench.store import write_atomically
 
 SPLITS = ("train", "validation")
@@ -73,9 +73,7 @@ def read_build(folder: Path) -> BuildRecord:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; give a folder of `ptxbench data build`") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path} is not a build record of schema 1 ({where}: {first['msg']})") from error
+        raise UsageError(f"{path} is not a build record of schema 1 ({first_problem(error)})") from error
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -112,9 +110,7 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
     try:
         return Row.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"row {number} of {path} is malformed ({where}: {first['msg']}); build it again") from error
+        raise UsageError(f"row {number} of {path} is malformed ({first_problem(error)}); build it again") from error
 
 
 def _parquet(rows: Sequence[Row], kind: str) -> bytes:

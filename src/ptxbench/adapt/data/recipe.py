@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from ptxbench.adapt.data.faults import FAILURES
+from ptxbench.adapt.recipes import recipe_fields, recipe_of
 from ptxbench.core import Record, Target, UsageError
 from ptxbench.prompts import load_conditions
 from ptxbench.tasks import get_task
@@ -95,20 +95,7 @@ class Recipe(Record):
 
 def load_recipe(path: Path) -> Recipe:
     """Reads a recipe; `UsageError` in one sentence for everything that can be wrong with it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read the recipe {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the recipe {path} is not UTF-8 text; save it as UTF-8") from error
-    try:
-        recipe = Recipe.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the recipe {path} is not TOML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"the recipe {path} is wrong at {where or 'its top'}: {first['msg']}") from error
+    recipe = recipe_of(Recipe, recipe_fields(path), path)
     known = load_conditions()
     for condition in recipe.conditions.values():
         if condition not in known:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from ptxbench.adapt.recipes import recipe_fields, recipe_of
 from ptxbench.core import Record, Target, UsageError
 
 
@@ -189,20 +189,8 @@ AnyRecipe = TrainingRecipe | RlRecipe
 
 def load_training_recipe(path: Path) -> AnyRecipe:
     """Reads a recipe; `UsageError` in one sentence for everything that can be wrong with it."""
-    try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the recipe {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the recipe {path} is not UTF-8 text; save it as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the recipe {path} is not TOML: {error}") from error
+    fields = recipe_fields(path)
     kind = fields.get("kind")
     if kind not in ("supervised", "grpo"):
         raise UsageError(f"the recipe {path} is not for training: its kind is {kind!r}, not 'supervised' or 'grpo'")
-    try:
-        return (TrainingRecipe if kind == "supervised" else RlRecipe).model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"the recipe {path} is wrong at {where or 'its top'}: {first['msg']}") from error
+    return recipe_of(TrainingRecipe, fields, path) if kind == "supervised" else recipe_of(RlRecipe, fields, path)

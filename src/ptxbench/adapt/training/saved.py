@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ptxbench.adapt.training.material import DataUse
-from ptxbench.core import Record, UsageError
+from ptxbench.core import Record, UsageError, first_problem
 from ptxbench.store import write_atomically
 
 RECORD = "training.json"
@@ -63,9 +63,7 @@ def read_record(folder: Path) -> TrainingRecord:
         raise UsageError(f"{folder} holds no training ({error.strerror}: {RECORD}); give a folder of `ptxbench train`"
                          ) from error  # fmt: skip
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path} is not a record of a training of schema 1 ({where}: {first['msg']})") from error
+        raise UsageError(f"{path} is not a record of a training of schema 1 ({first_problem(error)})") from error
 
 
 def last_checkpoint(folder: Path) -> Path | None:
