@@ -21,9 +21,9 @@ from typing import Any
 
 from benchmarks.page import update
 from ptxbench.build import find_toolchain
-from ptxbench.core import Artifact, Mode, RunOptions, Workload
+from ptxbench.core import Artifact, Mode, RunOptions, Workload, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, Trial, make_candidate, replay
+from ptxbench.evaluate import LocalEvaluator, Trial, replay
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import Solution, include_dir, solutions

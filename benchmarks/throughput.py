@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ptxbench.core import Candidate, Target
-from ptxbench.evaluate import Answer, BenchDevice, evaluate_all, make_candidate
+from ptxbench.core import Candidate, Target, make_candidate
+from ptxbench.evaluate import Answer, BenchDevice, evaluate_all
 from ptxbench.gpu import judging
 from ptxbench.solutions import examples, solutions
 from ptxbench.store import write_atomically

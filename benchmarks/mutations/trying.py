@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.mutations.mutants import Mutant, mutants
 from ptxbench.check import Check, Contents, Finding, check_plan
 from ptxbench.check.buffers import compare
-from ptxbench.core import Artifact, LaunchPlan, RunOptions, Schedule, UnsupportedError, Workload
+from ptxbench.core import Artifact, LaunchPlan, RunOptions, Schedule, UnsupportedError, Workload, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import SCHEDULES, LocalEvaluator, make_candidate
+from ptxbench.evaluate import SCHEDULES, LocalEvaluator
 from ptxbench.simulator.ptx import emit, parse
 from ptxbench.solutions import Solution
 from ptxbench.tasks import get_task, make_problem

@@ -25,17 +25,10 @@ from ptxbench.core import (
     Verdict,
     Workload,
     families_of,
+    make_candidate,
 )
 from ptxbench.display import output_console, show
-from ptxbench.evaluate import (
-    Answer,
-    LocalEvaluator,
-    diagnose,
-    evaluate_all,
-    make_candidate,
-    read_candidate,
-    read_folder,
-)
+from ptxbench.evaluate import Answer, LocalEvaluator, diagnose, evaluate_all, read_candidate, read_folder
 from ptxbench.gpu import judging, uses_gpu
 from ptxbench.machine import CORES, err, make_evaluator, ready_evaluator, storing
 from ptxbench.native import Cache

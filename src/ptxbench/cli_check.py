@@ -35,10 +35,10 @@ from ptxbench.check import (
     sarif,
 )
 from ptxbench.console import emit
-from ptxbench.core import Artifact, Candidate, Progress, Rejection, Schedule, Target, Task, UsageError
+from ptxbench.core import Artifact, Candidate, Progress, Rejection, Schedule, Target, Task, UsageError, make_candidate
 from ptxbench.devices import SimulatorDevice
 from ptxbench.display import show
-from ptxbench.evaluate import SCHEDULES, LocalEvaluator, make_candidate, read_candidate
+from ptxbench.evaluate import SCHEDULES, LocalEvaluator, read_candidate
 from ptxbench.machine import err, ready_evaluator
 from ptxbench.report import stage_display
 from ptxbench.simulator import load

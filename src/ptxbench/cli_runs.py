@@ -23,9 +23,10 @@ from ptxbench.core import (
     Tier,
     TrajectoryRecord,
     UsageError,
+    make_candidate,
 )
 from ptxbench.core.trajectory import Effort
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.gpu import judging, uses_gpu
 from ptxbench.machine import err, storing
 from ptxbench.report import batch_display

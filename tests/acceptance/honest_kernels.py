@@ -7,8 +7,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptxbench.core import Candidate, Target
-from ptxbench.evaluate import make_candidate
+from ptxbench.core import Candidate, Target, make_candidate
 from ptxbench.solutions import solutions
 
 KERNELS = Path(__file__).parent / "kernels"

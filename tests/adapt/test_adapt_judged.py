@@ -10,10 +10,9 @@ from adapt_verdicts import as_kernel, some_variants, unlike_variants
 from ptxbench.adapt import Recipe, load_faults
 from ptxbench.adapt.data.families import Variant, load_families
 from ptxbench.adapt.data.judged import GoodKernel, judge_good
-from ptxbench.adapt.data.kernels import candidate
 from ptxbench.adapt.data.repair import try_fault
 from ptxbench.build import find_toolchain
-from ptxbench.core import Artifact, KernelNode, LaunchPlan
+from ptxbench.core import Artifact, KernelNode, LaunchPlan, make_candidate
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator, StoringEvaluator
 from ptxbench.native import Cache
@@ -44,7 +43,8 @@ def judge(local: LocalEvaluator, tmp_path_factory: pytest.TempPathFactory) -> St
 
 def recorded_shared_bytes(local: LocalEvaluator, variant: Variant) -> set[int]:
     """Dynamic shared memory of the launches that ask for any."""
-    artifact = local.compile(candidate(variant.task, variant.target, variant.source, variant.name))
+    candidate = make_candidate(variant.source, task=variant.task, target=variant.target, origin=variant.name)
+    artifact = local.compile(candidate)
     assert isinstance(artifact, Artifact), artifact
     plans = local.record(artifact, get_task(variant.task), get_task(variant.task).of_tier("small")[:1])
     assert isinstance(plans, tuple), plans

@@ -9,8 +9,8 @@ import pytest
 from adversarial_attempts import SEED, TASK, attempts
 
 from ptxbench.build import Limits, compile_candidate
-from ptxbench.core import Candidate, Outcome, Rejection, Target, UnsupportedError, Verdict
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.core import Candidate, Outcome, Rejection, Target, UnsupportedError, Verdict, make_candidate
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.native import Cache
 from ptxbench.solutions import solutions
 from ptxbench.tasks import get_task

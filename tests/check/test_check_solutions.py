@@ -8,9 +8,9 @@ import pytest
 
 from ptxbench.build import find_toolchain
 from ptxbench.check import Check, Contents, check_plan
-from ptxbench.core import Artifact, Schedule
+from ptxbench.core import Artifact, Schedule, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import Solution, include_dir, solutions

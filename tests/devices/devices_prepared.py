@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import cache
 
 from ptxbench.build import compile_candidate, find_toolchain
-from ptxbench.core import Artifact, LaunchPlan, Target
+from ptxbench.core import Artifact, LaunchPlan, Target, make_candidate
 from ptxbench.devices import conformance
 from ptxbench.devices.conformance import Case
-from ptxbench.evaluate import make_candidate
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import include_dir

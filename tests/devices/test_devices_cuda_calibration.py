@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from cuda_ncu import Counted, profiled
 
-from ptxbench.core import Artifact, Target, families_of, matrix_family
+from ptxbench.core import Artifact, Target, families_of, make_candidate, matrix_family
 from ptxbench.devices import CudaDevice
 from ptxbench.devices.cuda import Case, write_bundle
 from ptxbench.devices.cuda.bundle import executable
 from ptxbench.devices.cuda.counters import flops_of
 from ptxbench.devices.cuda.counting import KernelCounts, count_plan
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.judge import CARRIED_LOWER, OTHER_MATH_UPPER
 from ptxbench.solutions import solutions
 from ptxbench.tasks import draw_inputs, flops, get_task

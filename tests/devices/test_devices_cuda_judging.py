@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from cuda_support import Log
 
-from ptxbench.core import Outcome, Target, Task, Verdict
+from ptxbench.core import Outcome, Target, Task, Verdict, make_candidate
 from ptxbench.devices import Arena
 from ptxbench.devices.cuda import paired_ratio, take_turns
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.judge import MAX_FACTOR, RMS_FACTOR
 from ptxbench.solutions import Example, Solution, examples, solutions
 from ptxbench.tasks import load_tasks

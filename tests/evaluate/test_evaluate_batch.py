@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from ptxbench.build import find_toolchain
-from ptxbench.core import Candidate, Outcome, SandboxError, Target, UnsupportedError, UsageError, Verdict
+from ptxbench.core import (
+    Candidate,
+    Outcome,
+    SandboxError,
+    Target,
+    UnsupportedError,
+    UsageError,
+    Verdict,
+    make_candidate,
+)
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, StoringEvaluator, evaluate_all, make_candidate, read_folder
+from ptxbench.evaluate import LocalEvaluator, StoringEvaluator, evaluate_all, read_folder
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.store import VerdictStore

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from ptxbench.build import find_toolchain
-from ptxbench.core import Artifact
+from ptxbench.core import Artifact, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, Simulated, make_candidate, simulate
+from ptxbench.evaluate import LocalEvaluator, Simulated, simulate
 from ptxbench.judge import Evidence
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder

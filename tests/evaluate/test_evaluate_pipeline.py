@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ptxbench.build import find_toolchain
-from ptxbench.core import Candidate, Outcome, Verdict
+from ptxbench.core import Candidate, Outcome, Verdict, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, make_candidate
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import Example, Solution, examples, include_dir, solutions

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from ptxbench.build import find_toolchain
-from ptxbench.core import Capabilities, DeviceError, InfrastructureError, Outcome, Target
+from ptxbench.core import Capabilities, DeviceError, InfrastructureError, Outcome, Target, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import Bench, LocalEvaluator, bench_process, evaluate_all, make_candidate, on_bench, pooled
+from ptxbench.evaluate import Bench, LocalEvaluator, bench_process, evaluate_all, on_bench, pooled
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import examples, include_dir

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from ptxbench.build import find_toolchain
-from ptxbench.core import Artifact, LaunchPlan, RunOptions, Workload
+from ptxbench.core import Artifact, LaunchPlan, RunOptions, Workload, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import SCHEDULES, LocalEvaluator, Trial, make_candidate, replay
+from ptxbench.evaluate import SCHEDULES, LocalEvaluator, Trial, replay
 from ptxbench.judge import judge_run
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder

@@ -9,6 +9,7 @@ from ptxbench.core.artifact import (
     Remark,
     SassInstruction,
     SourceFrame,
+    make_candidate,
 )
 from ptxbench.core.errors import (
     CacheError,
@@ -157,5 +158,6 @@ __all__ = [
     "families_of",
     "first_problem",
     "in_parallel",
+    "make_candidate",
     "matrix_family",
 ]

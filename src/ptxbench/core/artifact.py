@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 from ptxbench.core.record import Record
@@ -19,6 +20,12 @@ class Candidate(Record):
     source: str
     digest: str
     origin: str = ""
+
+
+def make_candidate(source: str, *, task: str, target: Target, origin: str) -> Candidate:
+    """A candidate from source text; ``origin`` is a name for people."""
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    return Candidate(task=task, target=target, source=source, digest=digest, origin=origin)
 
 
 class Remark(Record):

@@ -8,7 +8,7 @@ from ptxbench.evaluate.findings import Simulated, simulate
 from ptxbench.evaluate.hardware import BenchDevice, CudaExaminer
 from ptxbench.evaluate.pipeline import LocalEvaluator
 from ptxbench.evaluate.replay import Replay, replay
-from ptxbench.evaluate.source import make_candidate, read_candidate, read_folder
+from ptxbench.evaluate.source import read_candidate, read_folder
 from ptxbench.evaluate.trials import SCHEDULES, Trial, simulator_trials
 from ptxbench.evaluate.workers import bench_process, on_bench, pooled
 
@@ -29,7 +29,6 @@ __all__ = [
     "bench_process",
     "diagnose",
     "evaluate_all",
-    "make_candidate",
     "on_bench",
     "pooled",
     "read_candidate",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
 import sys
 from pathlib import Path
 
-from ptxbench.core import Candidate, Target, UsageError
+from ptxbench.core import Candidate, Target, UsageError, make_candidate
 
 MAX_SOURCE_BYTES = 1 << 20
 """Larger sources are refused unread; the largest hand-written kernels known are below 200 KB."""
@@ -54,12 +53,6 @@ def read_folder(folder: Path, *, task: str, target: Target) -> tuple[list[Candid
         else:
             candidates.append(candidate.model_copy(update={"origin": name}))
     return candidates, unreadable
-
-
-def make_candidate(source: str, *, task: str, target: Target, origin: str) -> Candidate:
-    """A candidate from source text; ``origin`` is a name for people."""
-    digest = hashlib.sha256(source.encode()).hexdigest()
-    return Candidate(task=task, target=target, source=source, digest=digest, origin=origin)
 
 
 def _read_file(path: Path) -> bytes:

@@ -18,9 +18,10 @@ from ptxbench.core import (
     TurnRecord,
     Usage,
     Verdict,
+    make_candidate,
 )
 from ptxbench.prompts import feedback
-from ptxbench.runners.bench import Bench, Judged, candidate_of
+from ptxbench.runners.bench import Bench, Judged
 from ptxbench.runners.replies import Reading, read_reply
 from ptxbench.store import RunFolder
 
@@ -75,7 +76,7 @@ class Attempt:
     def judge(self, source: str, *, note: str = "") -> str:
         """Judges a kernel as a turn and returns the verdict in the model's words."""
         origin = f"{self.run.run}/{self.name}/turn {len(self.turns) + 1}"
-        candidate = candidate_of(source, task=self.task, target=self.run.target, origin=origin)
+        candidate = make_candidate(source, task=self.task, target=self.run.target, origin=origin)
         judged = self.bench.judge(candidate, self.folder)
         self._add(ReplyOutcome.EXTRACTED, judged.problem or note, judged)
         self._stop_by_rule(judged.verdict)

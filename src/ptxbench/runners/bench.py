@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from ptxbench.core import (
     Candidate,
     Evaluator,
     Rejection,
-    Target,
     TrajectoryRecord,
     UnsupportedError,
     Verdict,
+    make_candidate,
 )
 from ptxbench.store import RunFolder, VerdictKey
 
@@ -74,15 +73,9 @@ class Bench:
         best = trajectory.best
         if best is None or best.speedup is None:
             return trajectory.model_copy(update={"remeasured": None})
-        candidate = candidate_of(
+        candidate = make_candidate(
             folder.source(best.source_digest), task=trajectory.task, target=trajectory.target,
             origin=f"{trajectory.run}/{trajectory.task}@{trajectory.epoch}/turn {best.index}, measured again",
         )  # fmt: skip
         timing = self.fresh.evaluate(candidate).timing
         return trajectory.model_copy(update={"remeasured": timing.speedup if timing else None})
-
-
-def candidate_of(source: str, *, task: str, target: Target, origin: str) -> Candidate:
-    """A candidate from a model's text; ``origin`` is a name for people."""
-    digest = hashlib.sha256(source.encode()).hexdigest()
-    return Candidate(task=task, target=target, source=source, digest=digest, origin=origin)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ptxbench.core import Outcome, RunRecord, TrajectoryRecord, TurnRecord
-from ptxbench.runners.bench import Bench, candidate_of
+from ptxbench.core import Outcome, RunRecord, TrajectoryRecord, TurnRecord, make_candidate
+from ptxbench.runners.bench import Bench
 from ptxbench.store import RunFolder
 
 
@@ -63,7 +63,7 @@ def _judged(
         return turn
     origin = f"{run.run}/{trajectory.task}@{trajectory.epoch}/turn {turn.index}"
     source = old.source(turn.source_digest)
-    judged = bench.judge(candidate_of(source, task=trajectory.task, target=trajectory.target, origin=origin), new)
+    judged = bench.judge(make_candidate(source, task=trajectory.task, target=trajectory.target, origin=origin), new)
     verdict = judged.verdict
     return turn.model_copy(
         update={

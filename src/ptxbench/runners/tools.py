@@ -18,10 +18,10 @@ from ptxbench.core import (
     StopReason,
     UnsupportedError,
     families_of,
+    make_candidate,
 )
 from ptxbench.prompts import documents, feedback
 from ptxbench.runners.attempt import Attempt
-from ptxbench.runners.bench import candidate_of
 from ptxbench.runners.replies import read_reply
 from ptxbench.runners.talking import Session
 from ptxbench.tasks import get_task
@@ -44,7 +44,7 @@ class Workspace:
             raise ToolError("there is no kernel yet; write it with write_kernel")
         run = self.attempt.run
         origin = f"{run.run}/{self.attempt.name}/draft"
-        return candidate_of(self.source, task=self.attempt.task, target=run.target, origin=origin)
+        return make_candidate(self.source, task=self.attempt.task, target=run.target, origin=origin)
 
     def edit(self, old: str, new: str) -> str:
         """Replaces one piece of the file; `ToolError` unless it occurs exactly once."""

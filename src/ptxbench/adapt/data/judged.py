@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ptxbench.adapt.data.kernels import Kernel, candidate
+from ptxbench.adapt.data.kernels import Kernel
 from ptxbench.adapt.data.rows import Dropped
-from ptxbench.core import Evaluator, UnsupportedError, Verdict, in_parallel
+from ptxbench.core import Evaluator, UnsupportedError, Verdict, in_parallel, make_candidate
 
 Say = Callable[[str], None]
 """Takes one line about one finished item."""
@@ -40,7 +40,9 @@ def good_kernels(
 def judge_good(evaluator: Evaluator, kernel: Kernel, speed_floor: float) -> GoodKernel | Dropped:
     """One kernel, or why it is not good enough to learn from."""
     try:
-        verdict = evaluator.evaluate(candidate(kernel.task.name, kernel.target, kernel.source, kernel.name))
+        verdict = evaluator.evaluate(
+            make_candidate(kernel.source, task=kernel.task.name, target=kernel.target, origin=kernel.name)
+        )
     except UnsupportedError as error:
         return Dropped(name=kernel.name, gate="no_verdict", detail=str(error))
     if not verdict.outcome.accepted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from ptxbench.adapt.data.rows import Dropped
 from ptxbench.adapt.data.similarity import NearDuplicates, shingles
 from ptxbench.adapt.data.similarity import jaccard as similarity
 from ptxbench.adapt.data.split import evaluation_families, families, families_of
-from ptxbench.core import Candidate, Target, Task, UsageError
+from ptxbench.core import Target, Task, UsageError
 from ptxbench.solutions import Solution, solutions
 from ptxbench.tasks import get_task
 
@@ -35,12 +34,6 @@ class Kernel:
     def uses_headers(self) -> bool:
         """Whether it includes the header set."""
         return "#include <ptxbench/" in self.source
-
-
-def candidate(task: str, target: Target, source: str, origin: str) -> Candidate:
-    """What the evaluator takes."""
-    digest = hashlib.sha256(source.encode()).hexdigest()
-    return Candidate(task=task, target=target, source=source, digest=digest, origin=origin)
 
 
 @dataclass

@@ -11,12 +11,11 @@ from ptxbench.adapt.data.expert import provenance
 from ptxbench.adapt.data.explain import explain_repair
 from ptxbench.adapt.data.faults import Fault, changes
 from ptxbench.adapt.data.judged import GoodKernel
-from ptxbench.adapt.data.kernels import candidate
 from ptxbench.adapt.data.recipe import Recipe
 from ptxbench.adapt.data.rows import Dropped, Row
 from ptxbench.adapt.data.similarity import Shingles, jaccard, shingles
 from ptxbench.adapt.data.split import families
-from ptxbench.core import Evaluator, UnsupportedError, Verdict
+from ptxbench.core import Evaluator, UnsupportedError, Verdict, make_candidate
 from ptxbench.prompts import feedback
 
 
@@ -124,7 +123,9 @@ def shortfalls(recipe: Recipe, rows: Sequence[Row]) -> dict[str, int]:
 def _judge(evaluator: Evaluator, trial: Trial, item: GoodKernel, source: str) -> None:
     name = f"{trial.fault.name} + {item.kernel.name}"
     try:
-        verdict = evaluator.evaluate(candidate(item.kernel.task.name, item.kernel.target, source, name))
+        verdict = evaluator.evaluate(
+            make_candidate(source, task=item.kernel.task.name, target=item.kernel.target, origin=name)
+        )
     except UnsupportedError as error:
         trial.dropped.append(Dropped(name=name, gate="no_verdict", detail=str(error)))
         return
