@@ -33,6 +33,7 @@ def _head(report: dict[str, Any], rows: Sequence[Row], reasons: Sequence[Reason]
     raw, rest = _rates(rows, reasons)
     partial = [f["file"] for f in report["files"] if not f["all"]]
     note = f" Not all mutants of {', '.join(partial)} were tried." if partial else ""
+    remark = f" {report['remark']}" if "remark" in report else ""
     command = " ".join(["python -m benchmarks.mutations --only", *report["only"]])
     return f"""# Mutation gate
 
@@ -51,7 +52,10 @@ and *missed* otherwise. Of the copies of a source line that the compiler made, t
 
 Of {len(rows)} mutants of {len(report["files"])} kernels, **{raw:.1%}** are noticed; of those that are not
 equivalent, **{rest:.1%}**. Without mutation every one of these kernels is clean under the same checks. Made on
-{report["made"][:10]} in {report["seconds"] / 60:.0f} minutes.{note}
+{report["made"][:10]} in {report["seconds"] / 60:.0f} minutes.{note}{remark}
+
+The second rate depends on the reasons. They were written after the survivors had been seen, many as patterns over a
+class, and have not been reviewed by anybody else yet.
 """
 
 
