@@ -37,7 +37,7 @@ def measure_import(repeats: int = 7) -> dict[str, float]:
     """Seconds of ``import ptxbench`` and of ``import ptxbench.core`` in a new interpreter, median."""
     code = "import time; t = time.perf_counter(); import {0}; print(time.perf_counter() - t)"
     found: dict[str, float] = {}
-    for module in ("ptxbench", "ptxbench.core", "ptxbench.cli"):
+    for module in ("ptxbench", "ptxbench.core", "ptxbench.cli.program"):
         times = [float(subprocess.check_output([sys.executable, "-c", code.format(module)])) for _ in range(repeats)]
         found[module] = round(statistics.median(times), 4)
     return found

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ptxbench.cli.gpu import judging
 from ptxbench.core import Candidate, Target, make_candidate
 from ptxbench.evaluate import Answer, BenchDevice, evaluate_all
-from ptxbench.gpu import judging
 from ptxbench.solutions import examples, solutions
 from ptxbench.store import write_atomically
 

@@ -1,5 +1,5 @@
 """``python -m ptxbench``."""
 
-from ptxbench.console import main
+from ptxbench.cli.console import main
 
 main()

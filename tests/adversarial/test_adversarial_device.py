@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from adversarial_attempts import HERE, SEED, TASK, Attempt, Group
 
+from ptxbench.cli.gpu import GPU_TIERS, judging
 from ptxbench.core import Outcome, Target, Verdict, make_candidate
 from ptxbench.evaluate import evaluate_all
-from ptxbench.gpu import GPU_TIERS, judging
 
 GROUP = Group.model_validate(tomllib.loads((HERE / "device" / "kernels.toml").read_text()))
 ATTEMPTS = {attempt.name: attempt for attempt in GROUP.attempts}

@@ -11,10 +11,10 @@ from cuda_support import Log, nvidia_smi
 from devices_prepared import Prepared, prepared_cases
 
 from ptxbench.build import Toolchain, find_toolchain
+from ptxbench.cli.gpu import GPU_TIERS, bench_here
 from ptxbench.core import Target
 from ptxbench.devices import Arena, CudaDevice, SimulatorDevice, verifier_cubin
 from ptxbench.evaluate import Bench, LocalEvaluator, on_bench
-from ptxbench.gpu import GPU_TIERS, bench_here
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
 from ptxbench.solutions import include_dir

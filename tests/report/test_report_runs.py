@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from report_runs import FORWARD, GEMM, Turn, run_record, source_name, speed, trajectory, write_run
 
-from ptxbench.cli import run_command
-from ptxbench.console import guarded
+from ptxbench.cli.console import guarded
+from ptxbench.cli.program import run_command
 from ptxbench.core import Outcome, PromptUse, ReplyOutcome, StopReason, Target, UsageError
 from ptxbench.report import compare, measures, published, read_run
 

@@ -14,8 +14,8 @@ import pytest
 from report_runs import Turn, run_record, source_name, speed, trajectory, write_run
 from rich.console import Console
 
-from ptxbench.cli import run_command
-from ptxbench.console import guarded
+from ptxbench.cli.console import guarded
+from ptxbench.cli.program import run_command
 from ptxbench.core import Outcome, ReplyOutcome, TrajectoryRecord
 from ptxbench.report import Row, measures, read_run, run_view
 

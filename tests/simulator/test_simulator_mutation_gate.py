@@ -15,7 +15,7 @@ from benchmarks.mutations.page import write_page
 from benchmarks.mutations.reasons import read_reasons, reason_for
 from benchmarks.mutations.trying import Subject, attempt, subject
 
-from ptxbench.machine import make_evaluator
+from ptxbench.cli.machine import make_evaluator
 from ptxbench.simulator.ptx import Instruction, emit, parse
 from ptxbench.solutions import solutions
 

@@ -24,10 +24,10 @@ from ptxbench.adapt.training import (
     train,
     write_samples,
 )
-from ptxbench.console import emit
+from ptxbench.cli.console import emit
+from ptxbench.cli.display import show
+from ptxbench.cli.machine import err, ready_evaluator, storing
 from ptxbench.core import UsageError
-from ptxbench.display import show
-from ptxbench.machine import err, ready_evaluator, storing
 from ptxbench.report import stage_display
 from ptxbench.store import write_atomically
 

@@ -6,7 +6,7 @@ import os
 
 from rich.console import Console, RenderableType
 
-from ptxbench.console import emit
+from ptxbench.cli.console import emit
 
 # Lines of a file or a log that nobody shows in a window need not be narrow.
 UNSHOWN_WIDTH = 160

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import ptxbench
 from cli_program import GEMM, PROGRAM, SIGNATURE, run, unfinished
-from ptxbench.cli import run_command
-from ptxbench.console import guarded
+from ptxbench.cli.console import guarded
+from ptxbench.cli.program import run_command
 from ptxbench.native import Cache
 from ptxbench.solutions import examples
 
@@ -250,3 +251,8 @@ def test_a_training_row_is_judged_with_a_word_on_what_that_is_worth(
         said = capsys.readouterr()
         assert json.loads(said.out)["outcome"] == "compile_error"
         assert (f"{task} is training material: no evaluation counts its verdicts." in said.err) is told
+
+
+def test_the_version(tmp_path: Path) -> None:
+    ended = run("--version", cache=tmp_path)
+    assert (ended.code, ended.out, ended.err) == (0, f"ptxbench {ptxbench.__version__}\n", "")

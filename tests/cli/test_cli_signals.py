@@ -22,7 +22,7 @@ from cli_program import (
     run,
     unfinished,
 )
-from ptxbench.console import Interrupted, stop_on_signals
+from ptxbench.cli.console import Interrupted, stop_on_signals
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import diagnose
 from ptxbench.native import Cache

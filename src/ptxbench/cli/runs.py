@@ -11,8 +11,10 @@ from typing import Annotated, get_args
 
 import typer
 
-from ptxbench.arguments import parse_device, parse_effort, parse_names, parse_price, parse_target, parse_tiers
-from ptxbench.console import emit
+from ptxbench.cli.arguments import parse_device, parse_effort, parse_names, parse_price, parse_target, parse_tiers
+from ptxbench.cli.console import emit
+from ptxbench.cli.gpu import judging, uses_gpu
+from ptxbench.cli.machine import err, storing
 from ptxbench.core import (
     Generation,
     Limits,
@@ -27,8 +29,6 @@ from ptxbench.core import (
 )
 from ptxbench.core.trajectory import Effort
 from ptxbench.evaluate import LocalEvaluator
-from ptxbench.gpu import judging, uses_gpu
-from ptxbench.machine import err, storing
 from ptxbench.report import batch_display
 from ptxbench.runners import (
     Bench,

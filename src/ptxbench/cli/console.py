@@ -34,7 +34,7 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")
 
     def command() -> int:
-        from ptxbench.cli import run_command
+        from ptxbench.cli.program import run_command
 
         return run_command(sys.argv[1:], stop)
 

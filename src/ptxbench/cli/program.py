@@ -14,9 +14,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench import cli_check, cli_compare, cli_data, cli_export, cli_runs, cli_train
-from ptxbench.arguments import parse_device, parse_sizes, parse_target, parse_tiers
-from ptxbench.console import FAILED, complain, emit, main
+import ptxbench
+from ptxbench.cli import check, compare, data, export, runs, train
+from ptxbench.cli.arguments import parse_device, parse_sizes, parse_target, parse_tiers
+from ptxbench.cli.console import FAILED, complain, emit, main
+from ptxbench.cli.display import output_console, show
+from ptxbench.cli.gpu import judging, uses_gpu
+from ptxbench.cli.machine import CORES, err, make_evaluator, ready_evaluator, storing
 from ptxbench.core import (
     Artifact,
     Candidate,
@@ -27,10 +31,7 @@ from ptxbench.core import (
     families_of,
     make_candidate,
 )
-from ptxbench.display import output_console, show
 from ptxbench.evaluate import Answer, LocalEvaluator, diagnose, evaluate_all, read_candidate, read_folder
-from ptxbench.gpu import judging, uses_gpu
-from ptxbench.machine import CORES, err, make_evaluator, ready_evaluator, storing
 from ptxbench.native import Cache
 from ptxbench.report import batch_display, stage_display, summary, summary_svg, verdict_page, verdict_view
 from ptxbench.solutions import examples
@@ -65,6 +66,22 @@ def run_command(arguments: Sequence[str], stop: threading.Event) -> int:
     except typer.TyperException as error:
         return complain(f"{error.format_message().rstrip('.')}; see `ptxbench --help`")
     return 0
+
+
+def show_version(wanted: bool) -> None:
+    """Prints the version and ends the command, if that was asked for."""
+    if wanted:
+        emit(f"ptxbench {ptxbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=__doc__)
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=show_version)
+    ] = False,
+) -> None:
+    """The options of the program itself; `show_version` has answered the only one."""
 
 
 @app.command("eval")
@@ -331,12 +348,12 @@ def show_summary(verdicts: Sequence[Verdict]) -> None:
     show(summary(verdicts, width=output_console().width))
 
 
-cli_runs.register(app)
-cli_export.register(app)
-cli_check.register(app)
-cli_compare.register(app)
-cli_data.register(app)
-cli_train.register(app)
+runs.register(app)
+export.register(app)
+check.register(app)
+compare.register(app)
+data.register(app)
+train.register(app)
 
 if __name__ == "__main__":
     main()

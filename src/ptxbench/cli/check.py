@@ -12,7 +12,6 @@ from rich.console import Group
 from rich.text import Text
 
 import ptxbench
-from ptxbench.arguments import parse_target
 from ptxbench.build import compile_candidate
 from ptxbench.check import (
     Adapted,
@@ -34,12 +33,13 @@ from ptxbench.check import (
     report_of,
     sarif,
 )
-from ptxbench.console import emit
+from ptxbench.cli.arguments import parse_target
+from ptxbench.cli.console import emit
+from ptxbench.cli.display import show
+from ptxbench.cli.machine import err, ready_evaluator
 from ptxbench.core import Artifact, Candidate, Progress, Rejection, Schedule, Target, Task, UsageError, make_candidate
 from ptxbench.devices import SimulatorDevice
-from ptxbench.display import show
 from ptxbench.evaluate import SCHEDULES, LocalEvaluator, read_candidate
-from ptxbench.machine import err, ready_evaluator
 from ptxbench.report import stage_display
 from ptxbench.simulator import load
 from ptxbench.store import write_atomically

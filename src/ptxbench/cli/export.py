@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ptxbench.arguments import parse_names, parse_target
-from ptxbench.console import emit
+from ptxbench.cli.arguments import parse_names, parse_target
+from ptxbench.cli.console import emit
 from ptxbench.core import RunMode
 from ptxbench.runners import choose_tasks, header_text, make_prompts, write_harbor_task
 from ptxbench.solutions import include_dir, solutions

@@ -23,13 +23,13 @@ from ptxbench.adapt import (
     rows_digest,
     write_data_set,
 )
-from ptxbench.arguments import parse_device
-from ptxbench.console import complain, emit
+from ptxbench.cli.arguments import parse_device
+from ptxbench.cli.console import complain, emit
+from ptxbench.cli.display import show
+from ptxbench.cli.gpu import judging, uses_gpu
+from ptxbench.cli.machine import err, ready_evaluator, storing
 from ptxbench.core import UsageError
-from ptxbench.display import show
 from ptxbench.evaluate import LocalEvaluator
-from ptxbench.gpu import judging, uses_gpu
-from ptxbench.machine import err, ready_evaluator, storing
 from ptxbench.report import batch_display
 from ptxbench.solutions import include_dir
 from ptxbench.store import write_atomically

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from ptxbench.cli.machine import err, ready_evaluator
 from ptxbench.core import Target, Tier, UsageError
 from ptxbench.devices import verifier_cubin
 from ptxbench.evaluate import Bench, LocalEvaluator, bench_process, on_bench, pooled
-from ptxbench.machine import err, ready_evaluator
 from ptxbench.report import stage_display
 
 DeviceName = Literal["sim", "cuda", "auto"]

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ptxbench.console import emit
+from ptxbench.cli.console import emit
+from ptxbench.cli.display import show
 from ptxbench.core import UsageError
-from ptxbench.display import show
 from ptxbench.report import (
     Row,
     Run,
