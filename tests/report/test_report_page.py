@@ -10,10 +10,13 @@ from ptxbench.core import (
     FamilyReport,
     Hazard,
     InstructionReport,
+    Interval,
+    LibraryTime,
     Outcome,
     OutputReport,
     Remark,
     Target,
+    TimingReport,
     Verdict,
     WorkloadReport,
 )
@@ -42,6 +45,31 @@ def refused() -> Verdict:
         origin="<script>alert(1)</script>.cu", device={"name": "simulator"},
         remarks=(Remark(severity="error", line=7, message="expected a <b>;</b>"),),
     )  # fmt: skip
+
+
+def timed() -> Verdict:
+    timing = TimingReport(
+        speedup=Interval(median=0.9268, low=0.9261, high=0.9274), baseline="flash_attention_4", ms=2.4657, tflops=669.0,
+        speed_of_light=0.87, absent={"cudnn": "PyTorch was built without it"},
+        libraries=(LibraryTime(name="flash_attention_4", version="4.0.0b36", ms=2.285, tflops=722.0),
+                   LibraryTime(name="flash_attention_2", version="2.11", ms=4.603, tflops=358.0)),
+    )  # fmt: skip
+    return accepted().model_copy(update={"outcome": Outcome.PASSED, "timing": timing})
+
+
+def test_every_library_that_was_timed_is_shown_and_why_others_were_not() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(verdict_view(timed()))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "0.927 × flash_attention_4 [0.926, 0.927], 87% of speed of light" in text
+    assert re.search(r"this kernel +\S +\S +2\.4657 +\S +669", text)
+    assert re.search(r"flash_attention_4 \(baseline\) +\S +4\.0\.0b36 +\S +2\.2850 +\S +722", text)
+    assert "not timed: cudnn: PyTorch was built without it" in text
+    page = verdict_page([timed()], title="Timed", made="today", command="x")
+    assert "<td>flash_attention_4 (baseline)</td><td>4.0.0b36</td>" in page
+    assert '<td>flash_attention_2</td><td>2.11</td><td class="n">4.6030</td><td class="n">358</td>' in page
+    assert "Not timed: cudnn: PyTorch was built without it" in page
 
 
 def test_the_page_is_self_contained_and_escapes_what_candidates_say() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.core import FamilyReport, Hazard, OutputReport, Verdict, WorkloadReport
+from ptxbench.core import FamilyReport, Hazard, OutputReport, TimingReport, Verdict, WorkloadReport
 
 WIDE = 140
 """Characters that a summary with its reasons in a column needs."""
@@ -136,14 +136,29 @@ def verdict_view(verdict: Verdict) -> RenderableType:
     if gates.perturbation_followed is not None:
         parts.append(Text(f"blocks that followed the knock-out: {gates.perturbation_followed:.1%}"))
     if verdict.timing:
-        timing = verdict.timing
-        parts.append(
-            Text(
-                f"{timing.ms:.4f} ms, {timing.tflops:.0f} TFLOP/s, {timing.speedup.median:.3f} × {timing.baseline} "
-                f"[{timing.speedup.low:.3f}, {timing.speedup.high:.3f}], {timing.speed_of_light:.0%} of speed of light"
-            )
-        )
+        parts += _timing_parts(verdict.timing)
     return Group(*parts)
+
+
+def _timing_parts(timing: TimingReport) -> list[RenderableType]:
+    """The speedup, then every library that was timed and why others were not."""
+    interval = f"[{timing.speedup.low:.3f}, {timing.speedup.high:.3f}]"
+    table = Table(pad_edge=False)
+    table.add_column("timed", overflow="fold")
+    table.add_column("version", overflow="fold")
+    for name in ("ms", "TFLOP/s"):
+        table.add_column(name, justify="right")
+    table.add_row("this kernel", "", f"{timing.ms:.4f}", f"{timing.tflops:.0f}")
+    for library in timing.libraries:
+        name = f"{library.name} (baseline)" if library.name == timing.baseline else library.name
+        table.add_row(name, library.version, f"{library.ms:.4f}", f"{library.tflops:.0f}")
+    return [
+        Text(
+            f"{timing.speedup.median:.3f} × {timing.baseline} {interval}, {timing.speed_of_light:.0%} of speed of light"
+        ),
+        table,
+        *(Text(f"not timed: {name}: {why}", style="yellow") for name, why in timing.absent.items()),
+    ]
 
 
 def _correctness_table(verdict: Verdict) -> Table:

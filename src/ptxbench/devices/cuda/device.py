@@ -30,8 +30,8 @@ from ptxbench.devices.cuda.process import ExecutorProcess, stray_write
 from ptxbench.devices.cuda.turnstile import Turnstile
 from ptxbench.native import Cache
 
-SPARES = 2
-"""Processes started ahead: one to replay the next candidate, one to count it."""
+SPARES = 4
+"""Processes started ahead: one to replay the next candidate, and one to count each kernel of a plan of three."""
 
 STEP_SECONDS = 60.0
 """Allowed for loading a plan and for moving a buffer, which no kernel can prolong."""
