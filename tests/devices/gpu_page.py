@@ -10,7 +10,8 @@ from typing import Any
 
 BEGIN, END = "<!-- numbers: begin (written by tests/devices/gpu_page.py) -->", "<!-- numbers: end -->"
 FILES = (
-    "judging", "judging_second_machine", "conformance", "verifier", "adversarial", "throughput", "calibration",
+    "judging", "judging_again", "examples", "conformance", "verifier", "adversarial", "throughput", "calibration",
+    "silicon", "model_runs",
 )  # fmt: skip
 
 Found = dict[str, Any]
@@ -30,13 +31,14 @@ def interval(found: Found) -> str:
 def numbers(found: Found) -> str:
     """The tables of all results that there are, as Markdown."""
     judging = found.get("judging", {})
-    again = found.get("judging_second_machine", {}).get("solutions", {})
+    again = found.get("judging_again", {}).get("solutions", {})
     parts = [
         *machine(judging), *conformance(found.get("conformance", {})), *libraries(judging),
         *right_and_wrong(found.get("verifier", {})), *against_itself(judging),
-        *solutions(judging, again), *repeatability(judging), *examples(judging),
+        *solutions(judging, again), *repeatability(found), *examples(found.get("examples", {})),
         *attempts(found.get("adversarial", {})), *calibration(found.get("calibration", {})),
-        *throughput(found.get("throughput", {})),
+        *silicon(found.get("silicon", {})), *throughput(found.get("throughput", {})),
+        *model_runs(found.get("model_runs", {})),
     ]  # fmt: skip
     return "\n".join(parts)
 
@@ -121,26 +123,29 @@ def solutions(judging: Found, again: Found) -> list[str]:
         )
 
     rows = [row(file, found) for file, found in judging["solutions"].items()]
-    return ["The bundled kernels; the last column is from another machine:", "", *table(
+    head = "The bundled kernels; the last column was measured 25 minutes before, on another loan of such a device:"
+    return [head, "", *table(
         "| kernel | outcome | speedup | over | ms | TFLOP/s | worst block | carried | other arithmetic | samples "
         "| s to run, count, time | speedup again |", rows)]  # fmt: skip
 
 
-def repeatability(judging: Found) -> list[str]:
-    found = judging.get("repeatability")
-    if not found:
-        return []
-    medians = [speedup["median"] for speedup in found["speedups"]]
-    return [
-        f"`{found['file']}` judged {len(medians)} times: medians from {min(medians):.4f} to {max(medians):.4f} "
-        f"(a spread of {found['spread']:.2%}); {found['covered']} of {len(medians)} intervals cover their middle.",
-        "",
-    ]
+def repeatability(results: Found) -> list[str]:
+    """One kernel judged several times in a row, on every loan of a device on which that was done."""
+    loans = [results[name]["repeatability"] for name in ("judging", "judging_again") if name in results]
+    lines: list[str] = []
+    for found in loans:
+        medians = [speedup["median"] for speedup in found["speedups"]]
+        lines.append(
+            f"`{found['file']}` judged {len(medians)} times in a row: medians from {min(medians):.4f} to "
+            f"{max(medians):.4f} (a spread of {found['spread']:.2%}); {found['covered']} of {len(medians)} intervals "
+            "cover their middle."
+        )
+    return [*lines, ""] if lines else []
 
 
-def examples(judging: Found) -> list[str]:
+def examples(found: Found) -> list[str]:
     rows = [(f"`{file}`", f"`{f['outcome']}`", f["reason"], ", ".join(f["hazards"]) or "–")
-            for file, f in judging.get("examples", {}).items()]  # fmt: skip
+            for file, f in found.get("examples", {}).items()]  # fmt: skip
     return ["The bundled examples on the GPU, and what the simulator found beside it:", "",
             *table("| example | outcome | reason | findings |", rows)] if rows else []  # fmt: skip
 
@@ -171,6 +176,24 @@ def calibration(found: Found) -> list[str]:
     return parts
 
 
+def silicon(found: Found) -> list[str]:
+    """Simulator and device on kernels that are not the package's own solutions."""
+    kernels: Found = found.get("kernels", {})
+    if not kernels:
+        return []
+    equal = sum(entry["executed_device"] == entry["executed_simulator"] for entry in kernels.values())
+    outputs = [output for entry in kernels.values() for output in entry["errors"].values()]
+    executed = sum(sum(entry["executed_device"].values()) for entry in kernels.values())
+    return [
+        f"Simulator and device on {len(kernels)} other kernels (by Triton, and of `tests/acceptance`): executed counts "
+        f"of products, bulk copies, `ldmatrix` and `stmatrix` are equal for {equal} of them ({executed} instructions "
+        f"in all); outputs differ by at most {max(output['between'] for output in outputs):.2f} of the bound on two "
+        f"honest results, and {min(output['bits_equal'] for output in outputs):.1%} to "
+        f"{max(output['bits_equal'] for output in outputs):.1%} of an output's elements are equal in every bit.",
+        "",
+    ]
+
+
 def throughput(found: Found) -> list[str]:
     if not found:
         return []
@@ -183,6 +206,22 @@ def throughput(found: Found) -> list[str]:
         "",
         *table("| stage | s |", found["stage_seconds"].items()),
     ]
+
+
+def model_runs(found: Found) -> list[str]:
+    def turn(entry: Found) -> str:
+        said = entry["outcome"] or entry["reply"]
+        return f"{said} {entry['speedup']['median']:.3f}" if entry["speedup"] else said
+
+    rows = [
+        (name, one["trajectory"], ", ".join(map(turn, one["turns"])), one["stop"],
+         interval(one["remeasured"]) if one["remeasured"] else "–", f"{one['seconds']:.0f}")
+        for name, trajectories in found.get("runs", {}).items() for one in trajectories
+    ]  # fmt: skip
+    return [
+        "Runs of recorded replies, judged on the device; the best kernel of a trajectory was measured once more:", "",
+        *table("| run | trajectory | turns | ended by | measured again | s |", rows),
+    ] if rows else []  # fmt: skip
 
 
 def read(results: Path) -> Found:

@@ -38,6 +38,15 @@ def test_the_interval_covers_a_ratio_that_drifts_in_both() -> None:
     assert report.speedup.low == pytest.approx(0.9) == report.speedup.high
 
 
+def test_a_library_that_beats_products_alone_raises_the_ceiling() -> None:
+    report = judge_timing(
+        TASK, SIZES, candidate=[(0.8, 0.8)] * 30, baseline=[(0.76, 0.76)] * 30,
+        libraries=[("cublaslt", "13.0", 0.75)], absent={}, conditions={},
+        ceilings=Ceilings(flops_per_second=7e14, bytes_per_second=4e12),
+    )  # fmt: skip
+    assert report.speed_of_light == pytest.approx(0.76 / 0.8)
+
+
 def test_memory_bounds_the_ceiling_of_thin_work() -> None:
     thin = {"M": 128, "N": 128, "K": 64}
     assert CEILINGS.floor_ms(TASK, thin) == pytest.approx(2 * (2 * 128 * 64 + 128 * 128) / 4e12 * 1e3)

@@ -140,10 +140,10 @@ def test_a_recording_that_lacks_an_epoch_is_refused_before_anything_is_run(playe
         played(replies(kernel("0.90")), epochs=2)
 
 
-def test_a_recording_that_ends_too_early_is_a_provider_error(played: Play) -> None:
+def test_a_recording_that_ends_too_early_ends_the_trajectory(played: Play) -> None:
     trajectory = only(played(replies(kernel("wrong_result"))))
-    assert trajectory.stop is StopReason.PROVIDER_ERROR
-    assert "the recording ends after 1 replies" in trajectory.turns[-1].note
+    assert outcomes(trajectory) == [Outcome.WRONG_RESULT]
+    assert (trajectory.stop, trajectory.note) == (StopReason.RECORDING_ENDED, "there are no more recorded replies")
 
 
 def test_a_judge_that_fails_ends_the_run_and_is_no_outcome(played: Play, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class StopReason(StrEnum):
     TIME_LIMIT = "time_limit"
     CALL_LIMIT = "call_limit"
     CONTEXT_OVERFLOW = "context_overflow"
+    RECORDING_ENDED = "recording_ended"
     PROVIDER_ERROR = "provider_error"
 
 

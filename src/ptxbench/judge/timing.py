@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,8 @@ def judge_timing(
     ``libraries`` are (name, version, ms) of all that were timed alone, the baseline first; for the baseline the median
     of its turns is reported instead. The speedup is the median over
     blocks of baseline time over candidate time (means of a block's two samples) with a 95 % bootstrap interval whose
-    resampling is drawn from ``seed``; ``ms`` is the candidate's median sample.
+    resampling is drawn from ``seed``; ``ms`` is the candidate's median sample. A library that was faster here than
+    products alone raises the ceiling: clocks under a power limit depend on what runs.
     """
     own, other = np.asarray(candidate, np.float64), np.asarray(baseline, np.float64)
     speedup = paired_ratio_interval(other.mean(axis=1), own.mean(axis=1), np.random.default_rng(seed))
@@ -62,6 +63,8 @@ def judge_timing(
     work = flops(task, dict(sizes))
     (best, version, _), *others = libraries
     timed = [(best, version, float(np.median(other))), *others]
+    reached = max(1e3 * work / time for _, _, time in timed)
+    ceilings = replace(ceilings, flops_per_second=max(ceilings.flops_per_second, reached))
     return TimingReport(
         speedup=speedup,
         baseline=best,

@@ -43,6 +43,10 @@ class Models(Protocol):
         """The model of one trajectory."""
         ...
 
+    def recorded(self, task: str, epoch: int) -> int | None:
+        """How many replies there are for one trajectory; None for a model that can always say more."""
+        ...
+
 
 @dataclass(frozen=True)
 class Live:
@@ -58,6 +62,9 @@ class Live:
         """The model."""
         return self.model
 
+    def recorded(self, task: str, epoch: int) -> None:
+        """A model can always say more."""
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -72,6 +79,10 @@ class Replayed:
     def of(self, task: str, epoch: int) -> Model:
         """Says what was recorded for this trajectory."""
         return self._model(self.recording.of(task, epoch))
+
+    def recorded(self, task: str, epoch: int) -> int:
+        """How many replies were recorded."""
+        return len(self.recording.of(task, epoch))
 
     def _model(self, replies: Sequence[ReplyRecord]) -> Model:
         return get_model(f"ptxbench-replay/{self.recording.name}", memoize=False, replies=tuple(replies))

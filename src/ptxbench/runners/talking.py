@@ -106,6 +106,8 @@ class Session:
             if failed:
                 attempt.take_no_kernel(Reading(outcome=ReplyOutcome.LIMIT, note=limit.message))
             attempt.stop, attempt.note = _LIMITS[limit.type], limit.message
+        elif failed and len(attempt.replies) == self.models.recorded(attempt.task, attempt.epoch):
+            attempt.stop, attempt.note = StopReason.RECORDING_ENDED, "there are no more recorded replies"
         elif failed and self.failure is None:
             note = " ".join((calls[-1].error or "").split())[:500]
             attempt.take_no_kernel(Reading(outcome=ReplyOutcome.PROVIDER_ERROR, note=note))
