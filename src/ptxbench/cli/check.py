@@ -37,7 +37,18 @@ from ptxbench.cli.arguments import parse_target
 from ptxbench.cli.console import emit
 from ptxbench.cli.display import show
 from ptxbench.cli.machine import err, ready_evaluator
-from ptxbench.core import Artifact, Candidate, Progress, Rejection, Schedule, Target, Task, UsageError, make_candidate
+from ptxbench.core import (
+    Artifact,
+    Candidate,
+    Progress,
+    Rejection,
+    Schedule,
+    Target,
+    Task,
+    UsageError,
+    make_candidate,
+    sizes_text,
+)
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import SCHEDULES, LocalEvaluator, read_candidate
 from ptxbench.report import stage_display
@@ -211,7 +222,7 @@ def _finding_lines(finding: Finding, file: str) -> Iterator[Text]:
         yield Text(f"    {finding.advice}")
     yield from (Text(f"    {line}", style="dim") for line in finding.detail)
     where = [
-        *(f"{name}={value}" for name, value in finding.sizes.items()),
+        *([sizes_text(finding.sizes)] if finding.sizes else []),
         *([f"{finding.occurrences} times"] if finding.occurrences > 1 else []),
         *([f"PTX line {finding.ptx_line}"] if finding.ptx_line and finding.source_line else []),
     ]

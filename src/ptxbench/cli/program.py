@@ -30,6 +30,7 @@ from ptxbench.core import (
     Workload,
     families_of,
     make_candidate,
+    sizes_text,
 )
 from ptxbench.evaluate import Answer, LocalEvaluator, diagnose, evaluate_all, read_candidate, read_folder
 from ptxbench.native import Cache
@@ -218,8 +219,7 @@ def tasks_command(as_json: Json = False) -> None:
         return
     table = listing("task", "what", "core sizes", "signature of launch")
     for task in rows.values():
-        core = task.of_tier("core")[0].sizes
-        sizes = " ".join(f"{name}={value}" for name, value in core.items())
+        sizes = sizes_text(task.of_tier("core")[0].sizes, " ")
         table.add_row(task.name, task.title, sizes, ", ".join(f"{kind} {name}" for kind, name in task.parameters()))
     show(table)
 

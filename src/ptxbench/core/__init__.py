@@ -43,7 +43,7 @@ from ptxbench.core.plan import (
 from ptxbench.core.protocols import Capabilities, Device, Evaluator, Progress
 from ptxbench.core.record import Record, first_problem
 from ptxbench.core.targets import DataSheet, Target
-from ptxbench.core.task import BYTES_PER_ELEMENT, C_TYPES, Argument, Dtype, Suite, Task, Tier, Workload
+from ptxbench.core.task import BYTES_PER_ELEMENT, C_TYPES, Argument, Dtype, Suite, Task, Tier, Workload, sizes_text
 from ptxbench.core.trajectory import (
     Generation,
     Limits,
@@ -160,4 +160,5 @@ __all__ = [
     "in_parallel",
     "make_candidate",
     "matrix_family",
+    "sizes_text",
 ]

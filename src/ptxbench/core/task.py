@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from ptxbench.core.record import Record
@@ -32,6 +33,11 @@ class Argument(Record):
         for extent in self.dims(sizes):
             count *= extent
         return count
+
+
+def sizes_text(sizes: Mapping[str, int], separator: str = ", ") -> str:
+    """Sizes in words: ``M=256, N=256, K=1536``."""
+    return separator.join(f"{name}={value}" for name, value in sizes.items())
 
 
 class Workload(Record):

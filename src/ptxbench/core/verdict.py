@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from ptxbench.core.artifact import Remark
 from ptxbench.core.observation import FaultKind, Hazard
 from ptxbench.core.record import Record
 from ptxbench.core.targets import Target
+from ptxbench.core.task import sizes_text
 
 
 class Outcome(StrEnum):
@@ -60,6 +62,10 @@ class Rejection(Record):
     advice: str = ""
     source_line: int = 0
     remarks: tuple[Remark, ...] = ()
+
+    def at(self, sizes: Mapping[str, int]) -> Rejection:
+        """The same refusal with the sizes that it came at, for those that depend on them."""
+        return self.model_copy(update={"reason": f"{self.reason.rstrip('.')} (at {sizes_text(sizes)})."})
 
 
 class OutputReport(Record):

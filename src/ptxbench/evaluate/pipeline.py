@@ -117,12 +117,6 @@ class LocalEvaluator:
         for workload in workloads:
             plan = self.recorder.record(artifact, task, workload.sizes)
             if isinstance(plan, Rejection):
-                return at_sizes(plan, workload) if plans or plan.outcome is Outcome.LAUNCH_ERROR else plan
+                return plan.at(workload.sizes) if plans or plan.outcome is Outcome.LAUNCH_ERROR else plan
             plans.append(plan)
         return tuple(plans)
-
-
-def at_sizes(rejection: Rejection, workload: Workload) -> Rejection:
-    """The rejection with the sizes that it came at, for refusals that depend on them."""
-    sizes = ", ".join(f"{name}={value}" for name, value in workload.sizes.items())
-    return rejection.model_copy(update={"reason": f"{rejection.reason.rstrip('.')} (at {sizes})."})

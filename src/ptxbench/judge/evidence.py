@@ -19,6 +19,7 @@ from ptxbench.core import (
     Task,
     TimingReport,
     WorkloadReport,
+    sizes_text,
 )
 from ptxbench.judge.correctness import judge_outputs
 from ptxbench.tasks import Problem, Tensor
@@ -47,10 +48,9 @@ class Run:
     @property
     def where(self) -> str:
         """Sizes and inputs in words, for messages; the schedule too unless it is the plain one."""
-        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         schedule = self.observation.schedule
         under = f" with {schedule.label}" if schedule and schedule != Schedule() else ""
-        return f"at {sizes} on {self.distribution} inputs{under}"
+        return f"at {sizes_text(self.sizes)} on {self.distribution} inputs{under}"
 
     def workload_report(self) -> WorkloadReport:
         """What the verdict keeps of this run."""

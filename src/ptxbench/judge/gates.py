@@ -11,8 +11,7 @@ def instruction_gate(report: InstructionReport, target: Target) -> Rejection | N
     name, followed = matrix_family(target).name, report.perturbation_followed
     rejection = _counts_gate(report, name)
     if rejection is not None and report.sizes:
-        place = ", ".join(f"{size}={value}" for size, value in report.sizes.items())
-        return rejection.model_copy(update={"reason": f"{rejection.reason.rstrip('.')} (at {place})."})
+        return rejection.at(report.sizes)
     if rejection is None and followed is not None and followed < FOLLOWED_LOWER:
         return _missing(
             f"Only {followed:.1%} of the output follows the results of {name}; {FOLLOWED_LOWER:.0%} is needed.",

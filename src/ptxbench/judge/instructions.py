@@ -17,6 +17,7 @@ from ptxbench.core import (
     Task,
     families_of,
     matrix_family,
+    sizes_text,
 )
 from ptxbench.judge.claims import claimed_counts
 from ptxbench.judge.sass import compiled_counts, confirmed_sites
@@ -117,11 +118,10 @@ def with_simulated(
     report = seen.model_copy(update={"perturbation_followed": simulated.perturbation_followed})
     if matrix.unit == "warp":
         return report
-    sizes = ", ".join(f"{name}={value}" for name, value in simulated.sizes.items())
     own = seen.families[matrix.name].model_copy(update={"carried": simulated.families[matrix.name].carried})
     return report.model_copy(update={
         "families": {**seen.families, matrix.name: own},
-        "source": f"{seen.source}; shapes of {matrix.name} from the simulator at {sizes}",
+        "source": f"{seen.source}; shapes of {matrix.name} from the simulator at {sizes_text(simulated.sizes)}",
     })  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ptxbench.core import Task, Verdict
+from ptxbench.core import Task, Verdict, sizes_text
 from ptxbench.tasks import get_task
 
 HIDDEN = "a held-out size"
@@ -71,7 +71,7 @@ class Disclosure:
 
     def at(self, sizes: Mapping[str, int]) -> str:
         """The sizes, or that they are held out."""
-        return _in_words(sizes) if self.shows(sizes) else HIDDEN
+        return sizes_text(sizes) if self.shows(sizes) else HIDDEN
 
     def message(self, text: str) -> str:
         """A reason, advice or detail of the verdict, as far as it may be told.
@@ -99,7 +99,3 @@ class Disclosure:
 
 def _shown(task: Task, sizes: Mapping[str, int]) -> bool:
     return any(dict(sizes) == workload.sizes for workload in task.of_tier("core", "small"))
-
-
-def _in_words(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sizes.items())

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.core import FamilyReport, Hazard, OutputReport, TimingReport, Verdict, WorkloadReport
+from ptxbench.core import FamilyReport, Hazard, OutputReport, TimingReport, Verdict, WorkloadReport, sizes_text
 
 WIDE = 140
 """Characters that a summary with its reasons in a column needs."""
@@ -189,7 +189,7 @@ def _correctness_table(verdict: Verdict) -> Table:
 def _by_workload(verdict: Verdict) -> dict[tuple[str, str, str], list[tuple[WorkloadReport, OutputReport]]]:
     groups: dict[tuple[str, str, str], list[tuple[WorkloadReport, OutputReport]]] = {}
     for run in verdict.correctness.workloads:
-        sizes = " ".join(f"{key}={value}" for key, value in run.sizes.items())
+        sizes = sizes_text(run.sizes, " ")
         for name, output in run.outputs.items():
             groups.setdefault((sizes, run.tier, name), []).append((run, output))
     return groups
