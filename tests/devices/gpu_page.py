@@ -130,17 +130,18 @@ def solutions(judging: Found, again: Found) -> list[str]:
 
 
 def repeatability(results: Found) -> list[str]:
-    """One kernel judged several times in a row, on every loan of a device on which that was done."""
-    loans = [results[name]["repeatability"] for name in ("judging", "judging_again") if name in results]
+    """Kernels judged several times in a row, on every loan of a device on which that was done."""
+    loans = [results[name].get("repeatability", {}) for name in ("judging", "judging_again") if name in results]
     lines: list[str] = []
-    for found in loans:
+    for name, found in (entry for loan in loans for entry in loan.items()):
+        file, buffers = name.split(" ")
         medians = [speedup["median"] for speedup in found["speedups"]]
         lines.append(
-            f"`{found['file']}` judged {len(medians)} times in a row: medians from {min(medians):.4f} to "
+            f"`{file}` judged {len(medians)} times in a row with {buffers} buffers: medians from {min(medians):.4f} to "
             f"{max(medians):.4f} (a spread of {found['spread']:.2%}); {found['covered']} of {len(medians)} intervals "
             "cover their middle."
         )
-    return [*lines, ""] if lines else []
+    return [*(f"- {line}" for line in lines), ""] if lines else []
 
 
 def examples(found: Found) -> list[str]:
