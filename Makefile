@@ -33,7 +33,7 @@ $(VENV)/.ready: $(REQUIREMENTS) pyproject.toml
 requirements:
 	printf 'hatchling>=1.27\neditables>=0.5\n' | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-header -q - -o requirements/build.txt
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-header -q pyproject.toml -o requirements/runtime.txt
-	for extra in dev gpu models local oracles data train fleet serve; do \
+	for extra in dev gpu models local oracles oracles-cute data train fleet serve; do \
 	  $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-header -q pyproject.toml --extra $$extra -c requirements/runtime.txt -o requirements/$$extra.txt || exit 1; done
 
 clean:

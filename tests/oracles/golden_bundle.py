@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from golden_probes import Probe, Result, probe_names, probe_of
-from oracles_run import plan_of
+from oracles_run import Launch
 
 from ptxbench.devices.cuda import Case, write_bundle
 
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
         for earlier in (folder / probe.name).glob("*.bin"):  # buffers that the probe may no longer have
             earlier.unlink()
         buffers = {**probe.inputs, "out": probe.output()}
-        artifact, plan = plan_of(probe.kernel, probe.parameters, (1, 1, 1), buffers)
+        artifact, plan = Launch(probe.kernel, probe.parameters, (1, 1, 1), buffers).plan()
         inputs = {name: np.ascontiguousarray(array).tobytes() for name, array in probe.inputs.items()}
         write_bundle(folder, {probe.name: Case(name=probe.name, artifact=artifact, plan=plan, inputs=inputs)})
         (folder / probe.name / ROWS).write_text("\n".join(labels(probe)) + "\n")

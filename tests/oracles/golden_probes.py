@@ -7,19 +7,15 @@ and writes every result, as 64 bits, to a row of its own: ``out[row][thread]``.
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from golden_inputs import LANES, MATRIX_SLOTS, SLOTS, Array, of_class
 from isa_forms import REGISTERS, Form, Section, read_sections
 from isa_probe import accepted, refusal
-from oracles_run import Kernel
+from oracles_run import Kernel, assembled
 
-from ptxbench.build import find_toolchain
 from ptxbench.core import Target
 
 TARGET = Target.SM_90A
@@ -100,21 +96,12 @@ def _probe(name: str, forms: Sequence[Form]) -> Probe:
     if writer.shared:
         inputs |= {f"in_tile_{cls}": _tile(cls) for cls in _SHARED_CLASSES}
     text = writer.module(name, list(inputs))
-    kernel = Kernel(name=name, target=TARGET, ptx=text, cubin=_assembled(text), threads=LANES, shared=0)
+    kernel = Kernel(name=name, target=TARGET, ptx=text, cubin=assembled(text, TARGET), threads=LANES, shared=0)
     return Probe(name, kernel, inputs, tuple(writer.results))
 
 
 def _tile(cls: str) -> Array:
     return of_class(f"m_{cls}").reshape(-1)[: _TILE_BYTES // 4].copy()
-
-
-def _assembled(text: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        source, cubin = Path(folder, "probe.ptx"), Path(folder, "probe.cubin")
-        source.write_text(text)
-        ptxas = find_toolchain().cuda / "bin" / "ptxas"
-        subprocess.run([str(ptxas), f"-arch={TARGET}", str(source), "-o", str(cubin)], check=True)
-        return cubin.read_bytes()
 
 
 class _Writer:

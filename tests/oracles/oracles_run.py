@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from ptxbench.build import find_toolchain
 from ptxbench.build.cubin import kernel_facts
 from ptxbench.core import (
     Address,
     Artifact,
     Block,
     Buffer,
-    Device,
     KernelNode,
     KernelSass,
     LaunchPlan,
+    MemsetNode,
     Observation,
     Patch,
     PointerPatch,
@@ -60,44 +64,55 @@ class Kernel:
         )  # fmt: skip
 
 
-def simulate(
-    kernel: Kernel, parameters: Sequence[Parameter], grid: tuple[int, int, int], buffers: Mapping[str, Array],
-    options: RunOptions | None = None,
-) -> Observation:
-    """Runs the kernel once on the simulator; see `run`."""
-    return run(SimulatorDevice(), kernel, parameters, grid, buffers, options)
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel. A parameter is a buffer's name, an integer, a float or a tensor map.
 
-
-def run(
-    device: Device, kernel: Kernel, parameters: Sequence[Parameter], grid: tuple[int, int, int],
-    buffers: Mapping[str, Array], options: RunOptions | None = None,
-) -> Observation:
-    """Runs the kernel once. A parameter is a buffer's name, an integer, a float or a tensor map.
-
-    Buffers named ``in_*`` are inputs, all others outputs, written in place. ``grid`` counts clusters along x.
+    Buffers named ``in_*`` are inputs, all others outputs, written in place and zero at first: some kernels sum onto
+    them. ``grid`` counts clusters along x.
     """
-    artifact, plan = plan_of(kernel, parameters, grid, buffers)
-    views = {name: memoryview(array.reshape(-1).view(np.uint8)) for name, array in buffers.items()}
-    return device.run(artifact, plan, views, options or RunOptions())
+
+    kernel: Kernel
+    parameters: Sequence[Parameter]
+    grid: tuple[int, int, int]
+    buffers: Mapping[str, Array]
+
+    def simulate(self, options: RunOptions | None = None) -> Observation:
+        """Runs the kernel once on the simulator."""
+        artifact, plan = self.plan()
+        views = {name: array.reshape(-1).view(np.uint8).data for name, array in self.buffers.items()}
+        return SimulatorDevice().run(artifact, plan, views, options or RunOptions())
+
+    def plan(self) -> tuple[Artifact, LaunchPlan]:
+        """The artifact and the plan of this launch."""
+        artifact, kernel = self.kernel.artifact(), self.kernel
+        declared = tuple(
+            Buffer(name=name, role="input" if name.startswith("in_") else "output", bytes=array.nbytes)
+            for name, array in self.buffers.items()
+        )
+        zeros = tuple(
+            MemsetNode(to=Address(buffer=buffer.name), value=0, width=1, count=buffer.bytes)
+            for buffer in declared if buffer.role == "output"
+        )  # fmt: skip
+        columns, rows, layers = self.grid
+        node = KernelNode(
+            kernel=kernel.name, grid=(columns * kernel.cluster, rows, layers), block=(kernel.threads, 1, 1),
+            cluster=(kernel.cluster, 1, 1), dynamic_shared=kernel.shared,
+            parameters=_block(artifact, kernel, self.parameters), after=tuple(range(len(zeros))),
+        )  # fmt: skip
+        return artifact, LaunchPlan(
+            digest="", artifact_digest=artifact.digest, sizes={}, buffers=declared, nodes=(*zeros, node)
+        )
 
 
-def plan_of(
-    kernel: Kernel, parameters: Sequence[Parameter], grid: tuple[int, int, int], buffers: Mapping[str, Array]
-) -> tuple[Artifact, LaunchPlan]:
-    """The artifact and the plan of one launch; see `run`."""
-    artifact = kernel.artifact()
-    declared = tuple(
-        Buffer(name=name, role="input" if name.startswith("in_") else "output", bytes=array.nbytes)
-        for name, array in buffers.items()
-    )
-    columns, *others = grid
-    node = KernelNode(
-        kernel=kernel.name, grid=(columns * kernel.cluster, *others), block=(kernel.threads, 1, 1),
-        cluster=(kernel.cluster, 1, 1), dynamic_shared=kernel.shared, parameters=_block(artifact, kernel, parameters),
-    )  # fmt: skip
-    return artifact, LaunchPlan(
-        digest="", artifact_digest=artifact.digest, sizes={}, buffers=declared, nodes=(node,)
-    )
+def assembled(text: str, target: Target) -> bytes:
+    """The cubin of PTX text, by the judge's ptxas; `CalledProcessError` where it is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(text)
+        ptxas = find_toolchain().cuda / "bin" / "ptxas"
+        subprocess.run([str(ptxas), f"-arch={target}", str(source), "-o", str(cubin)], check=True)
+        return cubin.read_bytes()
 
 
 def _block(artifact: Artifact, kernel: Kernel, parameters: Sequence[Parameter]) -> Block:

@@ -11,11 +11,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import triton
-from oracles_run import Array, Kernel, Parameter, simulate
+from oracles_run import Array, Kernel, Launch, Parameter
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from ptxbench.core import Address, Observation, RunOptions, Target, TensorMap
+from ptxbench.core import Address, Target, TensorMap
 
 _CAPABILITY = {Target.SM_90A: 90, Target.SM_100A: 100}
 # Names of an element type: Triton's, and the tensor map's.
@@ -43,12 +43,11 @@ class Descriptor:
 Argument = str | Descriptor | int | float
 
 
-def run(
+def launch(
     function: Any, arguments: Mapping[str, Argument], constants: Mapping[str, Any], grid: tuple[int, int, int],
     buffers: Mapping[str, Array], *, target: Target, warps: int = 4, stages: int = 3, ctas: int = 1,
-    options: RunOptions | None = None,
-) -> tuple[Observation, Kernel]:
-    """Compiles ``function`` for ``target`` and runs it on the simulator.
+) -> Launch:
+    """Compiles ``function`` for ``target``.
 
     ``arguments`` are the run-time arguments by name: a buffer's name, a `Descriptor`, an integer or a float.
     """
@@ -73,7 +72,7 @@ def run(
     scratch = compiled.metadata.global_scratch_size * ctas * prod(grid)
     arrays = {**buffers, "scratch": np.zeros(scratch, np.uint8)} if scratch else buffers
     parameters += ["scratch" if scratch else 0, 0]
-    return simulate(kernel, parameters, grid, arrays, options), kernel
+    return Launch(kernel, parameters, grid, arrays)
 
 
 def kernel_of(compiled: Any, target: Target) -> Kernel:

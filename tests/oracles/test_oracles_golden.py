@@ -12,7 +12,7 @@ from golden_bounds import agrees
 from golden_bundle import labels
 from golden_inputs import of_class
 from golden_probes import Probe, probe_names, probe_of
-from oracles_run import Array, simulate
+from oracles_run import Array, Launch
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).with_name("golden")
 def simulated(name: str) -> tuple[Probe, Array]:
     probe = probe_of(name)
     buffers = {**probe.inputs, "out": probe.output()}
-    seen = simulate(probe.kernel, probe.parameters, (1, 1, 1), buffers)
+    seen = Launch(probe.kernel, probe.parameters, (1, 1, 1), buffers).simulate()
     assert seen.fault is None, seen.fault
     return probe, buffers["out"]
 

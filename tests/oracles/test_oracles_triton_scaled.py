@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 import oracles_matmul as matmul
 from oracles_run import Array
-from oracles_triton import Descriptor, run
+from oracles_triton import Descriptor, launch
 
 from ptxbench.core import RunOptions, Schedule, Target
 
@@ -53,16 +53,16 @@ def check(left: str, right: str, target: Target, *, group: int = 32, columns: in
         "FORMAT_A": left, "FORMAT_B": right, "PA": 1 + (left == "e2m1"), "PB": 1 + (right == "e2m1"), "BM": rows,
         "BN": columns, "BK": step, "N": n, "GROUP": group,
     }  # fmt: skip
-    seen, kernel = run(
+    made = launch(
         matmul.scaled, {"a": "in_a", "sa": "in_sa", "b": "in_b", "sb": "in_sb", "c": "c", "k": depth}, constants,
         (2, 2, 1), {"in_a": a, "in_sa": sa, "in_b": b, "in_sb": sb, "c": c}, target=target, stages=2,
-        options=LATE if late else None,
     )  # fmt: skip
+    seen = made.simulate(LATE if late else None)
     assert seen.fault is None, seen.fault
     assert {hazard.kind for hazard in seen.hazards} <= ALLOWED, seen.hazards
     expected = (a_values * np.repeat(a_factors, group, 1)) @ (b_values * np.repeat(b_factors, group, 1)).T
     assert np.abs(c - expected).max() < 1e-6 * np.abs(expected).max()
-    return kernel.ptx
+    return made.kernel.ptx
 
 
 @pytest.mark.parametrize(("left", "right"), FORMATS)
@@ -101,13 +101,14 @@ def test_rows_one_by_one() -> None:
         "a": Descriptor("in_a", (1, step)), "rows": "in_rows", "b": Descriptor("in_b", (columns, step)),
         "c": Descriptor("c", (1, columns)), "k": depth,
     }  # fmt: skip
-    seen, kernel = run(
+    made = launch(
         matmul.gathered, arguments, {"BM": rows, "BN": columns, "BK": step}, (2, 2, 1),
         {"in_a": a, "in_rows": order, "in_b": b, "c": c}, target=Target.SM_100A,
     )  # fmt: skip
+    seen = made.simulate()
     assert seen.fault is None, seen.fault
     assert {hazard.kind for hazard in seen.hazards} <= ALLOWED, seen.hazards
-    assert "tile::gather4" in kernel.ptx
-    assert "tile::scatter4" in kernel.ptx
+    assert "tile::gather4" in made.kernel.ptx
+    assert "tile::scatter4" in made.kernel.ptx
     expected = a.astype(np.float64) @ b.astype(np.float64).T
     assert np.abs(c - expected).max() < 1e-3 * np.abs(expected).max()
