@@ -42,7 +42,7 @@ def subjects(*, oracles: bool) -> Iterator[tuple[str, Callable[[], Subject]]]:
 def try_all(kernel: Subject, ledger: Ledger, most: int, seed: int, ends: float) -> int:
     """Tries the drawn mutants that were not tried yet, until the time ends; how many."""
     drawn = kernel.draw(most, seed)
-    ledger.begin(kernel.file, sum(1 for _ in kernel.mutants()), len(drawn), seed)
+    ledger.begin(kernel, len(drawn), seed)
     tried = 0
     for mutant in drawn:
         begin = time.monotonic()

@@ -43,7 +43,19 @@ CLASSES: tuple[tuple[str, str], ...] = (
 )
 """Classes of synchronisation instructions, with the opcodes that belong to each; the first match counts."""
 
+OPERATIONS = ("delete", "duplicate", "earlier", "later", "weaken")
+REPEAT = "repeat"
+"""The duplicate of what only waits, orders or initialises: it adds order and takes none away, so that a right kernel
+stays right. What is reported of it, other than a deadlock, would be a false alarm.
+"""
+
+_ORDERS = re.compile(
+    r"mbarrier\.(try_wait|test_wait|init)|fence|membar|(bar|barrier)\.(warp\.|cta\.)?sync|wgmma\.(fence|commit|wait)"
+    r"|tcgen05\.(wait|fence)|cp\.async\.(bulk\.)?(commit|wait)"
+)
 _EFFECT = re.compile(r"(ld|st|atom|red|cp|mbarrier|bar|barrier|fence|membar|wgmma|tcgen05|mma|ldmatrix|stmatrix)\.")
+# What other threads and engines cannot see.
+_PRIVATE = re.compile(r"(ld|st)\.(param|const|local)|cp\.async\.bulk\.prefetch")
 _FLOW = re.compile(r"bra|brx|ret|exit|call")
 
 Path = tuple[int, ...]
@@ -52,11 +64,13 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change. ``line`` is the source line of the instruction, innermost in the candidate's own file, 0 if unknown;
-    ``place`` is its number among the kernel's synchronisation instructions.
+    """One change; ``number`` counts the mutants of the kernel. ``line`` is the source line of the instruction,
+    innermost in the candidate's own file, 0 if unknown; ``place`` is its number among the kernel's synchronisation
+    instructions.
     """
 
     kernel: str
+    number: int
     place: int
     group: str
     operation: str
@@ -73,6 +87,7 @@ def mutants(module: Module, kernel: str) -> Iterator[Mutant]:
     # The compiler unrolls loops: of the copies of a line, the first and the last are mutated.
     ends = {(line, instruction.opcode): path for path, instruction, line in sites}
     begun: set[tuple[int, str]] = set()
+    number = 0
     for place, (path, instruction, line) in enumerate(sites):
         group, copy = class_of(instruction.opcode), (line, instruction.opcode)
         if group is None or (copy in begun and ends[copy] != path):
@@ -80,7 +95,9 @@ def mutants(module: Module, kernel: str) -> Iterator[Mutant]:
         begun.add(copy)
         for operation, changed in _changes(body, path, instruction):
             items = tuple(replace(function, body=changed) if item is function else item for item in module.items)
-            yield Mutant(kernel, place, group, operation, instruction.opcode, line, replace(module, items=items))
+            changed_module = replace(module, items=items)
+            yield Mutant(kernel, number, place, group, operation, instruction.opcode, line, changed_module)
+            number += 1
 
 
 def class_of(opcode: str) -> str | None:
@@ -109,7 +126,8 @@ def _changes(
     body: tuple[Statement, ...], path: Path, instruction: Instruction
 ) -> Iterator[tuple[str, tuple[Statement, ...]]]:
     yield "delete", _replaced(body, path, _deleted(instruction))
-    yield "duplicate", _replaced(body, path, (instruction, instruction))
+    twice = REPEAT if _ORDERS.match(instruction.opcode) else "duplicate"
+    yield twice, _replaced(body, path, (instruction, instruction))
     for name, step in (("earlier", -1), ("later", 1)):
         moved = _moved(_siblings(body, path), path[-1], step)
         if moved is not None:
@@ -127,7 +145,9 @@ def _deleted(instruction: Instruction) -> tuple[Statement, ...]:
 
 
 def _moved(siblings: tuple[Statement, ...], at: int, step: int) -> tuple[Statement, ...] | None:
-    """The instruction moved past its next neighbour that has an effect on memory; None if control flow comes first."""
+    """The instruction moved past its next neighbour with an effect that others can see, and that does not commute with
+    it; None if control flow comes first.
+    """
     to, own = at + step, siblings[at]
     assert isinstance(own, Instruction)
     while 0 <= to < len(siblings):
@@ -138,12 +158,19 @@ def _moved(siblings: tuple[Statement, ...], at: int, step: int) -> tuple[Stateme
             isinstance(other, Instruction) and _FLOW.match(other.opcode)
         ):
             return None
-        if isinstance(other, Instruction) and _EFFECT.match(other.opcode):
+        if isinstance(other, Instruction) and _EFFECT.match(other.opcode) and not _commute(own, other):
             rest = [*siblings[:at], *siblings[at + 1 :]]
             rest.insert(to, siblings[at])
             return tuple(rest)
         to += step
     return None
+
+
+def _commute(own: Instruction, other: Instruction) -> bool:
+    """Whether the order of two neighbours cannot matter: private memory, and the initialisation of two mbarriers."""
+    return bool(_PRIVATE.match(other.opcode)) or (
+        own.opcode.startswith("mbarrier.init") and other.opcode.startswith("mbarrier.init")
+    )
 
 
 def _depends(first: Instruction, second: Instruction) -> bool:
@@ -216,4 +243,4 @@ def _with_siblings(body: tuple[Statement, ...], path: Path, siblings: tuple[Stat
     return (*body[: path[0]], inner, *body[path[0] + 1 :])
 
 
-__all__ = ["CLASSES", "Mutant", "class_of", "mutants"]
+__all__ = ["CLASSES", "OPERATIONS", "REPEAT", "Mutant", "class_of", "mutants"]

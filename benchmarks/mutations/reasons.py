@@ -14,8 +14,8 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 
 @dataclass(frozen=True)
 class Reason:
-    """Covers survivors whose file, class, operation and opcode match its patterns, and whose line is among ``lines``
-    if there are any.
+    """Covers survivors whose file, class, operation and opcode match its patterns, and whose line is among ``lines``,
+    place among ``places`` and number among ``numbers`` if there are any.
     """
 
     reason: str
@@ -24,19 +24,27 @@ class Reason:
     operation: str = "*"
     opcode: str = "*"
     lines: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
 
     def covers(self, row: Mapping[str, Any]) -> bool:
-        """Whether a survivor is one of those."""
+        """Whether a row is one of those."""
+        if row["noticed"] != "survived":
+            return False
         pairs = ((self.file, "file"), (self.group, "class"), (self.operation, "operation"), (self.opcode, "opcode"))
-        return all(fnmatchcase(row[key], pattern) for pattern, key in pairs) and (
-            not self.lines or row["line"] in self.lines
+        chosen = ((self.lines, "line"), (self.places, "place"), (self.numbers, "number"))
+        return all(fnmatchcase(row[key], pattern) for pattern, key in pairs) and all(
+            not numbers or row[key] in numbers for numbers, key in chosen
         )
 
 
 def read_reasons(path: Path = SURVIVORS) -> tuple[Reason, ...]:
     """All rows, in order; the first that covers a survivor counts."""
     rows = tomllib.loads(path.read_text())["survivors"]
-    return tuple(Reason(**{**row, "lines": tuple(row.get("lines", ()))}) for row in rows)
+    return tuple(
+        Reason(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        for row in rows
+    )
 
 
 def reason_for(row: Mapping[str, Any], reasons: Sequence[Reason]) -> str:

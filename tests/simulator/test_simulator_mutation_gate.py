@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
-from benchmarks.mutations.mutants import class_of, mutants
-from benchmarks.mutations.page import write_page
+from benchmarks.mutations.ledger import Ledger
+from benchmarks.mutations.mutants import REPEAT, class_of, mutants
+from benchmarks.mutations.page import MISMATCHED, mutants_of, repeats_of, tally, write_page
 from benchmarks.mutations.reasons import read_reasons, reason_for
-from benchmarks.mutations.trying import Subject, attempt, subject
+from benchmarks.mutations.trying import Outcome, Subject, attempt, subject
 
 from ptxbench.cli.machine import make_evaluator
 from ptxbench.simulator.ptx import Instruction, emit, parse
@@ -66,13 +67,13 @@ def test_classes():
 def test_each_instruction_is_changed_in_every_way_that_applies():
     found = {(m.group, m.operation): emit(m.module) for m in mutants(parse(TEXT), "k")}
     assert set(found) == {
-        *(("CTA barrier", operation) for operation in ("delete", "duplicate", "earlier", "later")),
-        *(("mbarrier init", operation) for operation in ("delete", "duplicate", "earlier", "later", "weaken")),
-        *(("copy group", operation) for operation in ("delete", "duplicate", "earlier", "weaken")),
-        *(("mbarrier wait", operation) for operation in ("delete", "duplicate", "weaken")),
+        *(("CTA barrier", operation) for operation in ("delete", REPEAT, "earlier", "later")),
+        *(("mbarrier init", operation) for operation in ("delete", REPEAT, "earlier", "later", "weaken")),
+        *(("copy group", operation) for operation in ("delete", REPEAT, "earlier", "weaken")),
+        *(("mbarrier wait", operation) for operation in ("delete", REPEAT, "weaken")),
     }
     assert "bar.sync" not in opcodes(found["CTA barrier", "delete"])
-    assert opcodes(found["CTA barrier", "duplicate"]).count("bar.sync") == 2
+    assert opcodes(found["CTA barrier", REPEAT]).count("bar.sync") == 2
     earlier = opcodes(found["CTA barrier", "earlier"])
     assert earlier.index("bar.sync") < earlier.index("st.shared.u32")
     later = opcodes(found["CTA barrier", "later"])
@@ -85,6 +86,22 @@ def test_each_instruction_is_changed_in_every_way_that_applies():
 def test_nothing_moves_past_what_it_depends_on():
     text = TEXT.replace("bar.sync 0;", "bar.sync %r1;").replace("st.shared.u32 [%r1+64], %r1;\n", "")
     assert "earlier" not in {m.operation for m in mutants(parse(text), "k") if m.group == "CTA barrier"}
+
+
+def test_what_commutes_is_passed_over():
+    """Two initialisations, and memory that nobody else sees."""
+    text = TEXT.replace("add.u32 %r3, %r1, 8;", "mbarrier.init.shared.b64 [%r1+8], 1;\nld.param.u64 %rd1, [p];")
+    found = {m.operation: emit(m.module) for m in mutants(parse(text), "k") if m.place == 1}
+    later = opcodes(found["later"])
+    init = "mbarrier.init.shared.b64"
+    assert later[-5:-1] == [init, "ld.param.u64", "cp.async.bulk.wait_group", init]
+
+
+def test_what_arrives_is_no_repeat():
+    text = TEXT.replace("bar.sync 0;", "mbarrier.arrive.shared.b64 _, [%r1];")
+    operations = {(m.group, m.operation) for m in mutants(parse(text), "k")}
+    assert ("mbarrier arrival", "duplicate") in operations
+    assert ("mbarrier arrival", REPEAT) not in operations
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +118,33 @@ def test_a_sample_is_noticed(ring):
             continue
         row = {
             "file": ring.file, "class": mutant.group, "operation": "delete", "opcode": mutant.opcode,
-            "line": mutant.line,
+            "line": mutant.line, "place": mutant.place, "number": mutant.number, "noticed": "survived",
         }  # fmt: skip
         if attempt(ring, mutant).noticed == "survived" and not reason_for(row, read_reasons()):
             survivors.append(row)
     assert survivors == []
+
+
+def test_a_ledger_goes_on_where_it_was(ring, tmp_path):
+    first, second = ring.draw(2, seed=1)
+    ledger = Ledger(tmp_path / "results.json")
+    ledger.begin(ring, 2, seed=1)
+    ledger.add(ring.file, first, Outcome("hazard", "kind"), 1.0)
+    ledger.save()
+    again = Ledger(tmp_path / "results.json")
+    again.begin(ring, 2, seed=1)
+    assert again.has(ring.file, first)
+    assert not again.has(ring.file, second)
+    assert again.report()["mutants"] == ledger.report()["mutants"]
+    again.begin(ring, 2, seed=2)
+    assert not again.has(ring.file, first)
+
+
+def test_a_draw_is_a_part_in_order(ring):
+    numbers = [mutant.number for mutant in ring.draw(5, seed=3)]
+    assert len(numbers) == 5
+    assert numbers == sorted(numbers) == [mutant.number for mutant in ring.draw(5, seed=3)]
+    assert len(ring.draw(10_000, seed=3)) == sum(1 for _ in ring.mutants())
 
 
 def test_the_page_shows_the_results(tmp_path):
@@ -115,23 +154,24 @@ def test_the_page_shows_the_results(tmp_path):
 
 
 def test_every_reason_is_needed():
-    survivors = [row for row in json.loads(RESULTS.read_text())["mutants"] if row["noticed"] == "survived"]
-    used = {reason_for(row, read_reasons()) for row in survivors}
-    assert {reason.reason for reason in read_reasons()} <= used
+    rows = mutants_of(json.loads(RESULTS.read_text()))
+    unused = [reason for reason in read_reasons() if not any(reason.covers(row) for row in rows)]
+    assert unused == []
 
 
 def test_the_goal_is_met():
-    rows = json.loads(RESULTS.read_text())["mutants"]
-    equivalent = [row for row in rows if row["noticed"] == "survived" and reason_for(row, read_reasons())]
-    noticed = [row for row in rows if row["noticed"] != "survived"]
-    assert len(noticed) >= GOAL * (len(rows) - len(equivalent))
+    assert tally(mutants_of(json.loads(RESULTS.read_text())), read_reasons()).rest >= GOAL
+
+
+def test_no_repeat_raises_a_false_alarm():
+    assert {row["kind"] for row in repeats_of(json.loads(RESULTS.read_text()))} <= {"", *MISMATCHED}
 
 
 @pytest.mark.slow
 def test_the_results_repeat(ring):
     """All mutants of one kernel, against the committed results."""
     committed = {
-        (row["place"], row["operation"]): row["noticed"]
+        row["number"]: row["noticed"]
         for row in json.loads(RESULTS.read_text())["mutants"] if row["file"] == ring.file
     }  # fmt: skip
-    assert {(m.place, m.operation): attempt(ring, m).noticed for m in ring.mutants()} == committed
+    assert {m.number: attempt(ring, m).noticed for m in ring.mutants()} == committed
