@@ -1,4 +1,4 @@
-"""Measures import time, the stages of `eval` cold and warm, and the simulator's speed on the bundled GEMMs.
+"""Measures import time, the stages of `eval` cold and warm, and the simulator's speed on the bundled kernels.
 
 python -m benchmarks [--out FILE] [--page docs/benchmarks.md]
 """
@@ -14,23 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.page import update
-from ptxbench.build import find_toolchain
-from ptxbench.core import Artifact, Mode, RunOptions, Workload, make_candidate
-from ptxbench.devices import SimulatorDevice
-from ptxbench.evaluate import LocalEvaluator, Trial, replay
-from ptxbench.native import Cache
-from ptxbench.record import find_recorder
-from ptxbench.solutions import Solution, include_dir, solutions
-from ptxbench.tasks import get_task, make_problem
-
-TASK = "gemm_n7168_k5120"
-CUBES = (256, 512, 1024)
+from benchmarks.simulator import GEMM, measure
+from ptxbench.solutions import solutions
 
 
 def measure_import(repeats: int = 7) -> dict[str, float]:
@@ -45,13 +35,13 @@ def measure_import(repeats: int = 7) -> dict[str, float]:
 
 def measure_eval(folder: Path) -> dict[str, Any]:
     """Wall seconds of whole `ptxbench eval` processes on one kernel: all cold, to be compiled, and from the cache."""
-    row = solutions(TASK)[0]
+    row = solutions(GEMM)[0]
     kernel = folder / row.file.rsplit("/", 1)[-1]
     environment = os.environ | {"PTXBENCH_CACHE": str(folder / "cache")}
 
     def run(source: str) -> dict[str, Any]:
         kernel.write_text(source)
-        arguments = ["eval", str(kernel), "--task", TASK, "--target", row.target.value, "--json"]
+        arguments = ["eval", str(kernel), "--task", GEMM, "--target", row.target.value, "--json"]
         command = [sys.executable, "-m", "ptxbench", *arguments]
         begin = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -64,40 +54,6 @@ def measure_eval(folder: Path) -> dict[str, Any]:
         "cold": run(source),
         "compile": [run(source + f"// {index}\n") for index in range(3)],
         "from_cache": [run(source) for _ in range(5)],
-    }
-
-
-def measure_simulator(folder: Path) -> Iterator[dict[str, Any]]:
-    """One replay of each bundled GEMM per size on one thread, counting."""
-    device = SimulatorDevice()
-    cache, toolchain = Cache(folder / "cache"), find_toolchain()
-    recorder = find_recorder(toolchain, cache)
-    evaluator = LocalEvaluator(device, toolchain, recorder, cache, include_dir())
-    for row in solutions(TASK):
-        candidate = make_candidate(row.source(), task=TASK, target=row.target, origin=row.file)
-        artifact = evaluator.compile(candidate)
-        assert isinstance(artifact, Artifact)
-        for cube in CUBES:
-            yield measure_replay(evaluator, artifact, row, cube)
-
-
-def measure_replay(evaluator: LocalEvaluator, artifact: Artifact, row: Solution, cube: int) -> dict[str, Any]:
-    """Seconds and warp instructions per second of one GEMM of ``cube`` in every dimension."""
-    workload = Workload(tier="small", sizes={"M": cube, "N": cube, "K": cube})
-    task = get_task(TASK)
-    plans = evaluator.record(artifact, task, [workload])
-    assert isinstance(plans, tuple)
-    problem = make_problem(task, workload, "normal", seed=1)
-    trial = Trial(0, workload, "normal", 1, RunOptions(mode=Mode.COUNT))
-    seen = [replay(evaluator.device, artifact, plans[0], trial, problem).observation for _ in range(3)]
-    seconds = min(observation.seconds for observation in seen)
-    return {
-        "kernel": row.file,
-        "size": cube,
-        "seconds": round(seconds, 4),
-        "warp_instructions": seen[0].warp_instructions,
-        "million_warp_instructions_per_s": round(seen[0].warp_instructions / seconds / 1e6, 2),
-        "gflop_per_s": round(2 * cube**3 / seconds / 1e9, 2),
     }
 
 
@@ -119,7 +75,7 @@ def main() -> None:
             },
             "import_s": measure_import(),
             "eval": measure_eval(folder),
-            "simulator": list(measure_simulator(folder)),
+            "simulator": measure(folder),
         }
     print(json.dumps(report, indent=2))
     if arguments.out:

@@ -1,8 +1,9 @@
 """The wide run: error ratios of honest kernels, on the simulator, and of emulated cheats, over many seeds.
 
-``python tests/acceptance/study.py [--seeds N] [--out FILE]`` takes every distribution at the first small workload of
-each task, and replays every kernel once on each problem under the plain schedule. A ratio is an error over the earned
-yardstick: RMS (the worst of the whole output and its blocks) and largest.
+``python tests/acceptance/study.py [--seeds N] [--out FILE] [--parts FOLDER]`` takes every distribution at the first
+small workload of each task, and replays every kernel once on each problem under the plain schedule. A ratio is an error
+over the earned yardstick: RMS (the worst of the whole output and its blocks) and largest. Ratios are kept in the folder
+kernel by kernel, so that a run that was interrupted goes on where it was; remove it when the judge has changed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +120,25 @@ def histogram(values: Iterable[float]) -> list[int]:
     return np.bincount(bins, minlength=len(EDGES) + 1).tolist()
 
 
-def study(evaluator: LocalEvaluator, kernels: Sequence[HonestKernel], seeds: int) -> dict[str, Any]:
+def kept(parts: Path | None, name: str, make: Callable[[], Iterable[Ratio]]) -> list[Ratio]:
+    """The ratios that ``make`` yields, from their file in ``parts`` if an earlier run has made them."""
+    if parts is None:
+        return list(make())
+    file = parts / (re.sub(r"\W+", "-", name) + ".json")
+    if file.exists():
+        return [Ratio(*row) for row in json.loads(file.read_text())]
+    begin = time.perf_counter()
+    ratios = list(make())
+    print(f"{name}: {len(ratios)} outputs, {time.perf_counter() - begin:.1f} s", flush=True)
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(ratios))
+    fresh.replace(file)
+    return ratios
+
+
+def study(
+    evaluator: LocalEvaluator, kernels: Sequence[HonestKernel], seeds: int, parts: Path | None = None
+) -> dict[str, Any]:
     """All of it, by operation: causal and other tasks together."""
     styles = {kernel.name: kernel.style for kernel in kernels}
     candidates = [kernel.candidate() for kernel in kernels] + known_good()
@@ -128,13 +149,11 @@ def study(evaluator: LocalEvaluator, kernels: Sequence[HonestKernel], seeds: int
         for task in sorted({c.task for c in candidates if get_task(c.task).operation == operation}):
             problems = problems_of(task, seeds)
             for candidate in (c for c in candidates if c.task == task):
-                begin = time.perf_counter()
-                own += (ratios := list(replayed(evaluator, candidate, problems)))
-                print(f"{candidate.origin}: {len(ratios)} outputs, {time.perf_counter() - begin:.1f} s", flush=True)
+                own += (ratios := kept(parts, candidate.origin, partial(replayed, evaluator, candidate, problems)))
                 what = {"operation": operation, "target": candidate.target.value}
                 what |= {"style": styles.get(candidate.origin, "a known-good kernel of the package")}
                 found["honest"] += [what | row for row in summarised(ratios)]
-            others.append(list(emulated(*cheats_of(task), problems)))
+            others.append(kept(parts, f"cheats {task}", partial(emulated, *cheats_of(task), problems)))
         found["cheats"] += [{"operation": operation} | row for row in summarised(*others)]
         for output in dict.fromkeys(r.output for r in own):
             found["histograms"][f"{operation} {output}"] = {
@@ -154,10 +173,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--parts", type=Path)
     arguments = parser.parse_args()
+    if arguments.parts:
+        arguments.parts = arguments.parts / f"seeds-{arguments.seeds}"
+        arguments.parts.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(Path(os.environ.get("PTXBENCH_CACHE", folder)))
-        found = study(local_evaluator(cache), honest_kernels(), arguments.seeds)
+        found = study(local_evaluator(cache), honest_kernels(), arguments.seeds, arguments.parts)
     report = {
         "command": f"python tests/acceptance/study.py --seeds {arguments.seeds}",
         "seeds": arguments.seeds,

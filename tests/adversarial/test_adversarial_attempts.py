@@ -65,8 +65,6 @@ def test_no_attempt_is_accepted_but_honest_work_and_what_gains_nothing() -> None
         # These always do the work: what they rely on does not last, or does not happen.
         "cache by pointer", "environment", "work at exit", "first call only", "every second call",
         "result cached in the workspace", "options in a comment",
-        # A blind spot of the upper bound: the work is done by wgmma and done again by what no row of the table counts.
-        "products by table",
         # These are honest.
         "honest wgmma", "honest tcgen05", "Windows line ends", "byte order mark", "printf", "split-K with atomics",
         "PTX with comments", "set-up behind a static flag", "two streams",

@@ -67,6 +67,22 @@ ret;"""
     assert np.array_equal(out, values[:, [2, 3, 0, 1]])
 
 
+def test_a_parameter_is_read_through_its_address_in_a_register():
+    body = """
+mov.b64 %rd9, p1;
+ld.param.u64 %rd10, [%rd9+8];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd20, %r1, 4;
+add.u64 %rd11, %rd1, %rd20;
+add.u64 %rd12, %rd10, %rd20;
+ld.global.u32 %r2, [%rd11];
+st.global.u32 [%rd12], %r2;
+ret;"""
+    values, out = np.arange(32, dtype=np.uint32) * 7, np.zeros(32, np.uint32)
+    run_text(kernel(body, pointers=2), in_values=values, out=out)
+    assert np.array_equal(out, values)
+
+
 def test_generic_addresses_reach_every_space():
     body = """
 .shared .align 8 .b8 s[256];

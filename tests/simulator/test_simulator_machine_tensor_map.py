@@ -7,7 +7,7 @@ import pytest
 from simulator_launch import Launch, load, run
 from simulator_text import THREAD_ADDRESS, kernel
 
-from ptxbench.core import UnsupportedError
+from ptxbench.core import Hazard, UnsupportedError
 
 # %r1 thread, %rd1 tensor, %rd2 global copy of the map, %rd3 output; 32 threads.
 MAKE = """
@@ -70,6 +70,32 @@ def test_a_map_made_field_by_field(fill: int) -> None:
     np.testing.assert_array_equal(out[:, :8], tensor[4:12, 32:])
     outside = out[:, 8:]
     assert np.isnan(outside).all() if fill else (outside == 0).all()
+
+
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%rd2], 128;\n"
+STORE = "mov.u32 %r30, 0;\n@!%p1 st.global.u32 [%rd2+124], %r30;\n"
+
+
+def hazards_of(body: str) -> tuple[Hazard, ...]:
+    buffers = {"in_tensor": np.zeros((20, 40), np.float32), "map": np.zeros(128, np.uint8)}
+    program = load(kernel(body, pointers=3), ["k"])
+    return run(program, Launch("k", ["in_tensor", "map", "out"]), **buffers, out=np.zeros((8, 16), np.float32)).hazards
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    (ACQUIRE, ""),
+    (ACQUIRE, ACQUIRE.replace("[%rd2]", "[%rd1]")),
+    (ACQUIRE, f"{ACQUIRE}{STORE}"),
+], ids=["no fence", "of another address", "before a store"])  # fmt: skip
+def test_a_map_that_was_not_acquired_since_it_was_written_is_reported(old: str, new: str) -> None:
+    (hazard,) = hazards_of(MAKE.format(fill=0).replace(old, new))
+    assert (hazard.severity, hazard.kind) == ("rule", "missing_tensormap_fence")
+    assert hazard.message.startswith("cp.async.bulk.tensor.2d")
+    assert "uses the tensor map at byte 0 of map, which this kernel wrote" in hazard.message
+
+
+def test_a_map_that_was_acquired_after_the_store_is_silent() -> None:
+    assert hazards_of(MAKE.format(fill=0).replace(ACQUIRE, f"{STORE}bar.warp.sync -1;\n{ACQUIRE}")) == ()
 
 
 @pytest.mark.parametrize(("text", "reason"), [

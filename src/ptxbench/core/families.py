@@ -62,6 +62,12 @@ def _row(
     return Family(name=name, role=role, targets=targets, ptx=ptx, sass=sass, unit=unit, flops_per_thread=flops)
 
 
+def _atomic_add(name: str, ptx_types: str, sass_types: str, flops: float) -> Family:
+    """Additions by an atomic, of one vector of a type. To shared memory SASS has loops with FADD, HADD2 or DADD."""
+    ptx, sass = rf"(atom|red)\.(\S+\.)?add\.(\S+\.)?({ptx_types})$", rf"(ATOM|RED)G?\.E\.ADD\.({sass_types})\b"
+    return _row(name, "other_math", ptx, sass, "thread", flops=flops)
+
+
 _HOPPER = (Target.SM_90A,)
 _BLACKWELL = (Target.SM_100A,)
 
@@ -103,6 +109,10 @@ FAMILIES: tuple[Family, ...] = (
     _row("half", "other_math", r"(add|sub|mul)\.(\w+\.)*(bf16|f16)\b", r"H(ADD|MUL)2\b", "thread", flops=1),
     _row("f64_fma", "other_math", r"(fma|mad)\.(\w+\.)*f64\b", r"DFMA\b", "thread", flops=2),
     _row("f64", "other_math", r"(add|sub|mul)\.(\w+\.)*f64\b", r"D(ADD|MUL)\b", "thread", flops=1),
+    _atomic_add("atomic_add_x8", r"v8\.b?f16|v4\.b?f16x2", r"B?F16x8", 8),
+    _atomic_add("atomic_add_x4", r"v4\.(f32|b?f16)|v2\.b?f16x2", r"F32x4|B?F16x4", 4),
+    _atomic_add("atomic_add_x2", r"v2\.(f32|b?f16)|b?f16x2", r"F32x2|B?F16x2", 2),
+    _atomic_add("atomic_add", r"f32|f64|b?f16", r"F32|F64", 1),
     _row("dot_product", "other_math", r"dp[24]a\.", r"IDP\.", "thread", flops=8),
     # SASS also moves, shifts and adds with the multiply-add unit; those spellings are no products.
     _row(

@@ -41,8 +41,7 @@ class Schedule(Record):
 
 class RunOptions(Record):
     """How to run. ``perturbation`` multiplies every product of the target's matrix instruction before accumulation
-    (simulator only; 1 leaves it exact). ``step_limit`` bounds executed warp instructions, ``time_limit_s`` wall
-    time.
+    (simulator only; 1 leaves it exact). ``step_limit`` bounds the work, ``time_limit_s`` wall time.
     """
 
     mode: Mode = Mode.RUN
@@ -120,6 +119,8 @@ class Observation(Record):
     """One replay of a plan. Output tensors are written into the caller's buffers, not kept here.
 
     ``changed_inputs`` names inputs whose bytes differ after the run. ``samples_ms`` is empty unless the mode was TIME.
+    ``work`` (simulator only) is ``warp_instructions`` with products, copies and set-up weighed by their size, and
+    ``memory_bytes`` the host memory that the state of the CTAs resident at once took at most.
     """
 
     device: str
@@ -130,4 +131,6 @@ class Observation(Record):
     changed_inputs: tuple[str, ...] = ()
     samples_ms: tuple[float, ...] = ()
     warp_instructions: int = 0
+    work: int = 0
+    memory_bytes: int = 0
     seconds: float = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ptxbench.core import Device, FaultKind, Hazard, InstructionReport, Tier, UnsupportedError
 from ptxbench.evaluate.replay import replay_all, weigh
-from ptxbench.evaluate.trials import simulator_trials
+from ptxbench.evaluate.trials import limited, simulator_trials
 from ptxbench.judge import Evidence, Run, with_simulated
 
 
@@ -27,7 +27,7 @@ class Simulated:
 
 
 STEP_LIMIT = 5_000_000
-"""Warp instructions of one simulation beside hardware; known-good kernels need below 0.3 million at these sizes."""
+"""Work of one simulation beside hardware; honest kernels need 2 million at most at these sizes."""
 
 Simulate = Callable[[Evidence, Sequence[Tier]], Simulated]
 """Simulates what a candidate's evidence (artifact, plans, seed) asks for."""
@@ -40,10 +40,7 @@ def simulate(simulator: Device, evidence: Evidence, tiers: Sequence[Tier], *, th
     if "small" not in tiers:
         return Simulated()
     plans = tuple(plan for plan in evidence.plans if any(plan.sizes == workload.sizes for workload in small))
-    trials = [
-        replace(trial, options=trial.options.model_copy(update={"step_limit": STEP_LIMIT}))
-        for trial in simulator_trials(task, ("small",), seed)
-    ]
+    trials = [limited(trial, STEP_LIMIT) for trial in simulator_trials(task, ("small",), seed)]
     try:
         replays = replay_all(simulator, evidence.built, plans, task, trials, threads)
     except UnsupportedError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,8 +24,11 @@ SCHEDULES: tuple[Schedule, ...] = tuple(
 early products a tile that is read before it was waited for.
 """
 
-STEP_LIMIT = 200_000_000
-"""Warp instructions of one replay. Known-good kernels need below 0.3 million at these sizes, scalar ones some ten."""
+STEP_LIMIT = 1_000_000_000
+"""Work of all replays of one verdict together, each of which has an equal share: warp instructions, with products and
+copies weighed by their size. Honest kernels need 12 million at most, and 2 million of 43 in one replay; scalar ones
+some ten in a replay. It is worth minutes of one core, whatever a kernel does.
+"""
 
 HARDWARE_LIMIT_S = 3.0
 """Seconds of one replay of a small workload on a GPU, where known-good kernels need below a millisecond."""
@@ -75,7 +78,7 @@ def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Tria
     def trial(index: int, distribution: str, drawn: int, schedule: Schedule, mode: Mode = Mode.RUN,
               perturbation: float = 1.0) -> Trial:  # fmt: skip
         options = RunOptions(mode=mode, schedule=schedule, perturbation=perturbation,
-                             step_limit=STEP_LIMIT, time_limit_s=TIME_LIMIT_S)  # fmt: skip
+                             time_limit_s=TIME_LIMIT_S)  # fmt: skip
         return Trial(index, workloads[index], distribution, drawn, options)
 
     trials: list[Trial] = []
@@ -88,7 +91,13 @@ def simulator_trials(task: Task, tiers: Sequence[Tier], seed: int) -> tuple[Tria
     factor = float(rng.uniform(*PERTURBATION_SCALES))
     knocked = int(rng.integers(len(workloads)))
     drawn = next(t.seed for t in trials if t.plan == knocked)
-    return (*trials, trial(knocked, first, drawn, plain, perturbation=factor))
+    trials.append(trial(knocked, first, drawn, plain, perturbation=factor))
+    return tuple(limited(t, STEP_LIMIT // len(trials)) for t in trials)
+
+
+def limited(trial: Trial, step_limit: int) -> Trial:
+    """The trial with another limit on its work."""
+    return replace(trial, options=trial.options.model_copy(update={"step_limit": step_limit}))
 
 
 def hardware_trials(task: Task, workloads: Sequence[Workload], seed: int, *, count: bool) -> tuple[Trial, ...]:

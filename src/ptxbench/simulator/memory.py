@@ -54,12 +54,12 @@ class DeviceMemory:
 
     def address(self, place: Address) -> int:
         """The device address of a place in a buffer."""
-        return self.regions[place.buffer].address + place.offset
+        return self._region(place).address + place.offset
 
     def slice(self, place: Address, size: int) -> memoryview:
         """Host bytes of a range; `DeviceError` if the plan leaves the buffer."""
-        region = self.regions[place.buffer]
-        if place.offset < 0 or place.offset + size > region.data.nbytes:
+        region = self._region(place)
+        if place.offset < 0 or size < 0 or place.offset + size > region.data.nbytes:
             raise DeviceError(f"the plan reaches {size} bytes at {place.offset} of {place.buffer}, outside the buffer")
         return region.data[place.offset : place.offset + size]
 
@@ -75,12 +75,19 @@ class DeviceMemory:
                 data[patch.at : patch.at + TENSOR_MAP_BYTES] = encoded
         return data
 
+    def _region(self, place: Address) -> Region:
+        if place.buffer not in self.regions:
+            raise DeviceError(f"the plan names {place.buffer}, which is neither a buffer of it nor a variable")
+        return self.regions[place.buffer]
+
     def _bytes_of(self, buffer: Buffer, buffers: Mapping[str, memoryview]) -> memoryview:
         if buffer.role == "allocation":
             return memoryview(bytearray(_poison(buffer.bytes)))
         if buffer.role == "symbol":
             variable = self._variables.get(buffer.name)
             return memoryview(bytearray(variable.data if variable else bytes(buffer.bytes)))
+        if buffer.name not in buffers:
+            raise DeviceError(f"the plan has a buffer {buffer.name}, and no bytes were given for it")
         data = buffers[buffer.name].cast("B")
         if data.nbytes != buffer.bytes:
             raise DeviceError(f"buffer {buffer.name} has {data.nbytes} bytes where the plan says {buffer.bytes}")

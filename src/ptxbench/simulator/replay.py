@@ -19,6 +19,7 @@ from ptxbench.core import (
     KernelNode,
     LaunchPlan,
     MemsetNode,
+    Node,
     Observation,
     RunOptions,
     SiteCount,
@@ -33,6 +34,8 @@ from ptxbench.simulator.program import Program
 T = TypeVar("T")
 
 _POLL_S: Final = 0.05
+_UNIT_BYTES: Final = 512
+"""Bytes of a copy or fill that are one unit of work, as in the machine (machine.hpp)."""
 _CANCELLED: Final = "cancelled"
 _UNSUPPORTED: Final = "unsupported"
 
@@ -54,10 +57,14 @@ def execute(
     """
     started = time.monotonic()
     memory = DeviceMemory(plan, program.image, buffers)
-    run = MachineRun(program.module, _machine_options(program, options), stop)
+    moved = sum(_moved_bytes(node) for node in plan.nodes) // _UNIT_BYTES
+    run = MachineRun(program.module, _machine_options(program, options, options.step_limit - moved), stop)
     try:
         memory.map_into(run, program.image)
-        fault = _replay(program, artifact, plan, memory, run, options.time_limit_s)
+        if moved > options.step_limit:
+            fault = _too_much_moved(options.step_limit)
+        else:
+            fault = _replay(program, artifact, plan, memory, run, options.time_limit_s)
         report = run.report()
     finally:
         run.close()
@@ -68,11 +75,13 @@ def execute(
         hazards=_hazards(program, report["hazards"]),
         counts=tuple(_count(program, item) for item in report["sites"] if _is_written(program, item)),
         warp_instructions=report["steps"],
+        work=report["work"] + moved,
+        memory_bytes=report["memory"],
         seconds=time.monotonic() - started,
     )
 
 
-def _machine_options(program: Program, options: RunOptions) -> MachineOptions:
+def _machine_options(program: Program, options: RunOptions, step_limit: int) -> MachineOptions:
     schedule, sheet = options.schedule, program.target.sheet
     return MachineOptions(
         late_copies=schedule.copies == "late",
@@ -81,10 +90,24 @@ def _machine_options(program: Program, options: RunOptions) -> MachineOptions:
         races=options.races,
         perturbation=options.perturbation,
         seed=schedule.seed,
-        step_limit=options.step_limit,
+        step_limit=max(step_limit, 0),
         time_limit_s=options.time_limit_s,
         sm_count=sheet.sm_count,
         tensor_memory_columns=sheet.tensor_memory_columns,
+    )
+
+
+def _moved_bytes(node: Node) -> int:
+    if isinstance(node, MemsetNode):
+        return node.width * node.count
+    return node.bytes if isinstance(node, CopyNode) else 0
+
+
+def _too_much_moved(step_limit: int) -> Fault:
+    return Fault(
+        kind=FaultKind.TIME_LIMIT,
+        message=f"Step limit: the launcher's copies and fills alone are worth over {step_limit} warp instructions.",
+        advice="Copy and fill less.",
     )
 
 
@@ -153,10 +176,13 @@ def _move(node: MemsetNode | CopyNode, memory: DeviceMemory) -> Fault | None:
             advice="Write to outputs and workspace only; inputs stay as they are.",
         )
     if isinstance(node, MemsetNode):
-        value = (node.value & (2 ** (8 * node.width) - 1)).to_bytes(node.width, "little")
-        memory.slice(node.to, node.width * node.count)[:] = value * node.count
+        to = memory.slice(node.to, node.width * node.count)
+        to[:] = (node.value & (2 ** (8 * node.width) - 1)).to_bytes(node.width, "little") * node.count
     elif isinstance(node.source, Block):
-        memory.slice(node.to, node.bytes)[:] = memory.fill(node.source)[: node.bytes]
+        to, data = memory.slice(node.to, node.bytes), memory.fill(node.source)
+        if len(data) < node.bytes:
+            raise DeviceError(f"the plan copies {node.bytes} bytes of a payload that has {len(data)}")
+        to[:] = data[: node.bytes]
     else:
         memory.slice(node.to, node.bytes)[:] = bytes(memory.slice(node.source, node.bytes))
     return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from ptxbench.core import TensorMap, UnsupportedError
+from ptxbench.core import DeviceError, TensorMap, UnsupportedError
 from ptxbench.simulator.lower.spaces import ATOMIC_TYPES
 
 TENSOR_MAP_BYTES: Final = 128
+_MAX_BOX: Final = 256
 _MAGIC: Final = 0x50414D54
 _LAYOUT: Final = "<I5B5B2xQ5Q4Q5H"
 _SWIZZLES: Final = {"none": 0, "32b": 1, "64b": 2, "128b": 3}
@@ -24,7 +25,7 @@ def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
     """The 128 bytes that stand for a map whose tensor begins at device address ``base``.
 
     Raises `UnsupportedError` for im2col and interleaved maps, for a stride between elements of the innermost dimension,
-    and for formats the simulator does not have.
+    and for formats the simulator does not have; `DeviceError` for a box that no map can have.
     """
     if tensor_map.mode != "tiled" or tensor_map.interleave != "none":
         kind = f"{tensor_map.mode} tensor maps with interleave {tensor_map.interleave}"
@@ -35,6 +36,8 @@ def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
         raise UnsupportedError(f"tensor maps of {tensor_map.dtype} with swizzle {tensor_map.swizzle} are not supported")
     size, reduced = _DTYPES[tensor_map.dtype]
     rank = len(tensor_map.dims)
+    if max(tensor_map.box) > _MAX_BOX:
+        raise DeviceError(f"the plan has a tensor map with the box {tensor_map.box}, which is too large")
     packed = struct.pack(
         _LAYOUT, _MAGIC, rank, size, _SWIZZLES[tensor_map.swizzle], tensor_map.oob_fill != "none",
         ATOMIC_TYPES[reduced], *_padded(tensor_map.element_strides, 5), base,

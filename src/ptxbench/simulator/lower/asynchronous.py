@@ -65,7 +65,7 @@ def _cp_async_copy(site: Site) -> LoweredInstruction:
     space = site.pick(SHARED)
     site.expect("global")
     policy = take_cache_hints(site)
-    operands = list(site.arguments(3, 4, 5))
+    operands = list(site.arguments(*(count + policy for count in (3, 4, 5))))
     if policy:
         operands.pop()
     to, source, size, *rest = operands

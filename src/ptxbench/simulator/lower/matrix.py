@@ -57,7 +57,7 @@ def _mma_async(site: Site) -> LoweredInstruction:
     step = 16 if integers and columns > 24 else 8
     if columns % step or not 8 <= columns <= 256 or depth * _BYTES[a_type] != 32 or saturate > integers:
         site.refuse("this shape and these types do not go together")
-    d, a, b, scale_d, *flags = site.operands
+    d, a, b, scale_d, *flags = site.arguments(*range(4, 9))
     in_registers = isinstance(a, ptx.Vector)
     negate_a, negate_b, transpose_a, transpose_b = _wgmma_flags(site, flags, a_type, in_registers)
     destinations = results(site, site.elements(d, columns // (4 if accumulator == "f16" else 2)), "b32")
@@ -160,7 +160,7 @@ def _aligned_group(site: Site) -> int:
 
 def _ld(site: Site) -> LoweredInstruction:
     attributes, registers = _transfer(site, "pack::16b")
-    d, a, *_ = site.operands
+    d, a, *_ = site.arguments(2, 3)
     if registers == 1 and not isinstance(d, ptx.Vector):
         destinations = [site.destination(d, "b32")]
     else:
@@ -170,7 +170,7 @@ def _ld(site: Site) -> LoweredInstruction:
 
 def _st(site: Site) -> LoweredInstruction:
     attributes, registers = _transfer(site, "unpack::16b")
-    a, b = site.operands[0], site.operands[-1]
+    a, *_, b = site.arguments(2, 3)
     scalar = registers == 1 and not isinstance(b, ptx.Vector)
     sources = [site.source(b, "b32")] if scalar else site.sources(b, "b32", registers)
     return site.emit("tcgen05.st", site.memory(a), sources, attributes=attributes)

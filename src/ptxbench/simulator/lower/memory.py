@@ -54,8 +54,8 @@ def _ld(site: Site) -> LoweredInstruction:
 
 
 def _access_space(space: Space, address: Slot) -> Space:
-    """Arguments of an inlined call lie in local memory; only a kernel's parameters have a space of their own."""
-    return Space.LOCAL if space is Space.PARAM and address.kind is not OperandKind.PARAM else space
+    """A register holds a generic address: of a kernel's parameter, or of a call's argument in local memory."""
+    return Space.GENERIC if space is Space.PARAM and address.kind is not OperandKind.PARAM else space
 
 
 def _element_bytes(site: Site, type_name: str, count: int) -> int:
@@ -158,7 +158,7 @@ def _createpolicy(site: Site) -> LoweredInstruction:
             pass
     site.take("global")
     site.expect("b64")
-    return site.emit("createpolicy", result(site, site.operands[0], "b64"))
+    return site.emit("createpolicy", result(site, site.arguments(1, 2, 3, 4)[0], "b64"))
 
 
 def _cvta(site: Site) -> LoweredInstruction:

@@ -249,9 +249,14 @@ class Site:
                 flat.append(operand)
             else:
                 flat.extend(operand)
+        attributes = tuple(attributes)
+        if not all(-(2**31) <= value < 2**31 for value in attributes):
+            self.refuse("a constant is out of range")
+        if not all(-(2**63) <= operand.imm < 2**63 for operand in flat):
+            self.refuse("an offset does not fit 64 bits")
         guard, negated = self._guard()
         return LoweredInstruction(
-            op, self.opcode, tuple(flat), tuple(attributes), guard, negated, self._instruction.line, self._frames
+            op, self.opcode, tuple(flat), attributes, guard, negated, self._instruction.line, self._frames
         )
 
     def refuse(self, why: str) -> NoReturn:
@@ -307,6 +312,8 @@ class Site:
         symbol = self._scope.symbol(name.text)
         if symbol is None:
             self.refuse(f"{name.text} is not a register, variable or supported special register")
+        if not -(2**62) <= addend < 2**62:
+            self.refuse("an offset does not fit 64 bits")
         if TYPES[type_name].bits not in (32, 64):
             self.refuse(f"the address of {name.text} needs 64 bits, or 32 in shared and parameter space")
         return self._address(symbol, storage, addend)

@@ -173,10 +173,14 @@ def _proxy_fence(site: Site) -> LoweredInstruction:
     if kind == "async":
         space = site.choose(("global", "shared::cta", "shared::cluster"), "all")
         return site.emit("fence.proxy.async", attributes=[space != "global", space in ("global", "all")])
+    acquires = False
     if kind != "alias":
-        site.choose(("acquire", "release"))
+        acquires = site.choose(("acquire", "release")) == "acquire"
         site.match(r"sync_restrict::shared::(cta|cluster)")
         site.choose(SCOPES)
+    if kind == "tensormap::generic" and acquires:
+        address, _ = site.arguments(2)
+        return site.emit("fence.tensormap", site.memory(address))
     return site.emit("fence")
 
 

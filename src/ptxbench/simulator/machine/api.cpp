@@ -99,16 +99,14 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
                 (how->registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit,
                 &run.sites[how->kernel],
                 how->cooperative != 0};
-  if (kernel.param_bytes)
-    run.memory.add({kParameterWindow, kernel.param_bytes, parameters, false, "the kernel parameters"});
   u32 grid_workspace[16] = {};
-  if (launch.cooperative)
-    run.memory.add({kGridWorkspace, sizeof grid_workspace, reinterpret_cast<u8*>(grid_workspace), true,
-                    "the workspace of the cooperative grid"});
-  if (kernel.reads_global_async)
-    launch.global_fences.resize(launch.grid.count() * launch.warps_per_cta());
   int faulted = 0;
   try {
+    if (kernel.param_bytes)
+      run.memory.add({kParameterWindow, kernel.param_bytes, parameters, false, "the kernel parameters"});
+    if (launch.cooperative)
+      run.memory.add({kGridWorkspace, sizeof grid_workspace, reinterpret_cast<u8*>(grid_workspace), true,
+                      "the workspace of the cooperative grid"});
     run_launch(run, launch, how->resident_clusters);
   } catch (const Fault& fault) {
     context->report = fault_json(fault);

@@ -2,9 +2,10 @@
 //
 // atom: operands = destinations (or none, one per element), address, b per element, c or none;
 //       attributes = space, operation, type, elements
+#include <bit>
 #include <cstring>
 
-#include "machine.hpp"
+#include "lane_access.hpp"
 #include "races.hpp"
 #include "reductions.hpp"
 
@@ -16,6 +17,21 @@ u64 register_value(const Warp& warp, const Operand& operand, u32 lane) {
   return operand.kind == Operand::kRow64 ? reinterpret_cast<const u64*>(row)[lane] : row[lane];
 }
 
+// red.add.f32 of the whole warp on global memory. Says whether anything changed.
+bool add_floats(const Warp& warp, const Operand& source, u32 mask, const GlobalLanes& to) {
+  const u32* row = warp.row(source.slot);
+  bool changed = false;
+  for_lanes(mask, [&](u32 lane) {
+    u32 old;
+    std::memcpy(&old, to.at(lane), 4);
+    const u32 sum = std::bit_cast<u32>(std::bit_cast<float>(old) + std::bit_cast<float>(row[lane]));
+    std::memcpy(to.at(lane), &sum, 4);
+    changed |= sum != old;
+    to.wrote(lane, 4);
+  });
+  return changed;
+}
+
 Step atom(Warp& warp, const Insn& insn, u32 mask) {
   const Space space = Space(insn.attr[0]);
   const AtomicOp op = AtomicOp(insn.attr[1]);
@@ -23,9 +39,13 @@ Step atom(Warp& warp, const Insn& insn, u32 mask) {
   const u32 count = u32(insn.attr[3]), element = bytes_of(type);
   bool changed = false;
   if (warp.cta->cluster->races) acquire_flags(warp, insn, mask, insn.ops[count], space);
+  const GlobalLanes lanes(warp, insn.ops[count], space, mask, element * count, Access::kWrite);
+  if (lanes && type == AtomicType::kF32 && op == AtomicOp::kAdd && count == 1 && insn.ops[0].kind == Operand::kNone)
+    changed = add_floats(warp, insn.ops[2], mask, lanes), mask = 0;
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
-    const Location at = locate(place, insn.ops[count], space, element * count, element * count, Access::kWrite);
+    const Location at = lanes ? Location{lanes.at(lane)}
+                              : locate(place, insn.ops[count], space, element * count, element * count, Access::kWrite);
     if (at.cta) at.cta->check_initialised(place, at.offset, element * count);
     u64 before[8] = {};  // destinations are written last: they may be sources as well
     for (u32 i = 0; i < count; ++i) {

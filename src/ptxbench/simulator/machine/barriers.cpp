@@ -5,12 +5,14 @@
 // bar.red: operands = destination, barrier, thread count or none, predicate; attribute = 0 popc, 1 and, 2 or
 #include "machine.hpp"
 #include "races.hpp"
+#include "uniform.hpp"
 #include "waits.hpp"
 
 namespace ptx {
 namespace {
 
 NamedBarrier& barrier_of(Warp& warp, const Insn& insn, const Operand& operand) {
+  check_uniform({&warp, &insn, 0}, operand, warp.live, "barrier");
   const u32 id = warp.row(operand.slot)[__builtin_ctz(warp.live)];
   if (id >= warp.cta->barriers.size()) warp.illegal(insn, format("barrier %u does not exist (0 to 15)", id));
   return warp.cta->barriers[id];
@@ -19,6 +21,7 @@ NamedBarrier& barrier_of(Warp& warp, const Insn& insn, const Operand& operand) {
 // Threads the barrier waits for: the given number, or all threads of the CTA that have not exited.
 u32 expected_threads(Warp& warp, const Insn& insn, const Operand& count) {
   if (count.kind == Operand::kNone) return warp.cta->live_warps * kLanes;
+  check_uniform({&warp, &insn, 0}, count, warp.live, "thread count");
   const u32 threads = warp.row(count.slot)[__builtin_ctz(warp.live)];
   if (!threads || threads % kLanes)
     warp.illegal(insn, format("thread count %u is not a positive multiple of 32", threads));
@@ -110,8 +113,13 @@ Step cluster_arrive(Warp& warp, const Insn& insn, u32 mask) {
   warp.cluster_generation = cluster.barrier_generation;
   ++cluster.barrier_arrived;
   const bool relaxed = insn.attr[0];
-  if (!relaxed) warp.init_fence = ++warp.run->proxy_clock;
-  if (cluster.races && !relaxed) cluster.races->release(warp, cluster.races->cluster_barrier.arriving);
+  if (!relaxed) fence_init(warp, ++warp.run->proxy_clock);
+  if (Races* races = cluster.races.get()) {
+    if (relaxed)
+      races->cluster_barrier.arriving.merge(races->fenced(warp));
+    else
+      races->release(warp, races->cluster_barrier.arriving);
+  }
   warp.run->event();
   warp.signal();
   return Step::kNext;

@@ -48,7 +48,7 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
     const u32 destination = cluster_address(place, insn.ops[0]), barrier = cluster_address(place, insn.ops[3]);
     const u64 source = address_of(warp, insn.ops[1], lane);
     const u32 bytes = checked_size(place, insn.ops[2]);
-    const u32 ranks = insn.attr[0] ? value_of(warp, insn.ops[4], lane) & 0xffff : 1u << (destination >> kRankShift);
+    const u32 ranks = insn.attr[0] ? value_of(warp, insn.ops[4], lane) & 0xffff : 1u << rank_of(place, destination);
     count_bytes(place, bytes);
     check_global_async_read(place, source, bytes);
     const Issue issue = issue_of(warp);

@@ -135,6 +135,12 @@ void fill_constants(Warp& warp) {
   for (const Constant& constant : warp.launch->kernel->constants) {
     if (constant.width == 1) {
       warp.row(constant.slot)[0] = value_of(warp, constant, 0) ? kFullMask : 0;
+    } else if (constant.kind != Constant::kSpecial) {  // only special registers differ between lanes
+      const u64 value = value_of(warp, constant, 0);
+      if (constant.width == 64)
+        std::fill_n(warp.row64(constant.slot), kLanes, value);
+      else
+        std::fill_n(warp.row(constant.slot), kLanes, u32(value));
     } else if (constant.width == 64) {
       for (u32 lane = 0; lane < kLanes; ++lane) warp.row64(constant.slot)[lane] = value_of(warp, constant, lane);
     } else {

@@ -34,6 +34,7 @@ void finish(BulkStore& store) {
 void issue_bulk_store(BulkStore store) {
   Warp& warp = *store.place.warp;
   if (!warp.run->late(Deferred::kCopy)) finish(store);
+  warp.run->hold_pending();
   copies_of(warp).bulk[store.place.lane].open.push_back(std::move(store));
 }
 
@@ -57,6 +58,7 @@ namespace {
 Step bulk_commit(Warp& warp, const Insn&, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     BulkGroups& groups = copies_of(warp).bulk[lane];
+    warp.run->hold_pending();
     groups.committed.push_back(std::move(groups.open));
     groups.open.clear();
     if (Races* races = warp.cta->cluster->races.get()) ++races->steps(Engine::kBulk, lane_number(warp, lane));
@@ -128,7 +130,7 @@ Step cp_async(Warp& warp, const Insn& insn, u32 mask) {
   });
   warp.run->site(copy.place).bytes += u64(copy.bytes) * u32(__builtin_popcount(mask));
   if (!warp.run->late(Deferred::kCopy)) for_lanes(mask, [&](u32 lane) { perform(copy, lane); });
-  if (copy.pending) state.async.push_back(copy);
+  if (copy.pending) warp.run->hold_pending(), state.async.push_back(copy);
   return Step::kNext;
 }
 

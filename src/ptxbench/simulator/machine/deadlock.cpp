@@ -99,7 +99,7 @@ bool waits_with_timeout(const Warp& warp) {
   return false;
 }
 
-Fault deadlock_report(const std::vector<Warp*>& warps, u32 started, u32 clusters) {
+Fault deadlock_report(const std::vector<Warp*>& warps, u64 started, u64 clusters) {
   const Kernel& kernel = *warps.front()->launch->kernel;
   std::map<CtaId, Cta*> ctas;
   size_t waiting = 0;
@@ -122,7 +122,9 @@ Fault deadlock_report(const std::vector<Warp*>& warps, u32 started, u32 clusters
   Fault fault{FaultKind::kDeadlock, format("Deadlock: %zu %s for ever", waiting, waiting == 1 ? "warp waits" : "warps wait"),
               "Check parities, arrival counts, expected bytes and thread counts of the barriers that are waited for.",
               i64(kernel.index)};
-  if (started < clusters) fault.message += format(", and only %u of %u clusters have started", started, clusters);
+  if (started < clusters)
+    fault.message += format(", and only %llu of %llu clusters have started", (unsigned long long)started,
+                            (unsigned long long)clusters);
   for (const auto* entry : order) {
     const auto& [group, ids] = *entry;
     if (fault.position < 0) fault.position = group.pc;

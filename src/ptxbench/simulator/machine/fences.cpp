@@ -1,5 +1,6 @@
 // Fences, and the instructions around them that concern registers and launches.
 #include "machine.hpp"
+#include "races.hpp"
 #include "waits.hpp"
 
 namespace ptx {
@@ -9,19 +10,30 @@ namespace {
 // Attributes: of shared memory, of global memory.
 Step proxy_async(Warp& warp, const Insn& insn, u32) {
   const u64 now = ++warp.run->proxy_clock;
-  if (insn.attr[0]) warp.proxy_fence = warp.init_fence = now;
-  if (insn.attr[1] && !warp.launch->global_fences.empty()) warp.launch->global_fences[warp.grid_number()] = now;
+  if (insn.attr[0]) warp.proxy_fence = now, fence_init(warp, now);
+  if (insn.attr[1] && warp.launch->kernel->reads_global_async) warp.launch->global_fences[warp.grid_number()] = now;
+  return Step::kNext;
+}
+
+// Handlers run one after another on one memory, so memory fences order nothing that could be out of order. The check of
+// races learns what later relaxed arrivals hand on.
+Step memory_fence(Warp& warp, const Insn&, u32) {
+  if (Races* races = warp.cta->cluster->races.get()) races->release(warp, races->fenced(warp));
   return Step::kNext;
 }
 
 // fence.mbarrier_init, and fences of memory whose scope holds the cluster: the initialisation becomes visible to it.
-Step init_fence(Warp& warp, const Insn&, u32) {
-  warp.init_fence = ++warp.run->proxy_clock;
-  return Step::kNext;
+Step init_fence(Warp& warp, const Insn& insn, u32 mask) {
+  fence_init(warp, ++warp.run->proxy_clock);
+  return memory_fence(warp, insn, mask);
 }
 
-// Handlers run one after another on one memory, so memory fences order nothing that could be out of order.
-Step memory_fence(Warp&, const Insn&, u32) { return Step::kNext; }
+// fence.proxy.tensormap::generic.acquire: operand = address of the map.
+Step tensor_map_fence(Warp& warp, const Insn& insn, u32 mask) {
+  const u64 now = ++warp.run->proxy_clock;
+  for_lanes(mask, [&](u32 lane) { warp.cta->tensor_map_fences[address_of(warp, insn.ops[0], lane)] = now; });
+  return Step::kNext;
+}
 
 // setmaxnreg: attributes = increase, registers. Registers move between the CTA's pool and the warp.
 Step setmaxnreg(Warp& warp, const Insn& insn, u32 mask) {
@@ -48,6 +60,7 @@ constexpr NamedHandler kTable[] = {
     {"fence.proxy.async", proxy_async},
     {"fence.init", init_fence},
     {"fence", memory_fence},
+    {"fence.tensormap", tensor_map_fence},
     {"setmaxnreg", setmaxnreg},
 };
 

@@ -41,41 +41,57 @@ constexpr Pattern<T> kSign = Pattern<T>(1) << (8 * sizeof(T) - 1);
 template <class T>
 inline bool sign_of(T value) { return std::bit_cast<Pattern<T>>(value) & kSign<T>; }
 
-// The smaller or larger of two: a NaN loses unless `nan`; -0 is less than +0.
-template <bool Max, class T>
-inline T extreme(T a, T b, bool nan) {
+// The smaller or larger of two: a NaN loses unless `Nan`; -0 is less than +0.
+template <bool Max, bool Nan, class T>
+inline T extreme(T a, T b) {
   const bool equal_first = (a == b) & (sign_of(a) != Max), a_first = (Max ? a > b : a < b) | equal_first;
   T result = a_first | (b != b) ? a : b;
   const bool any = (a != a) | (b != b), both = (a != a) & (b != b);
   if constexpr (sizeof(T) == 4)
-    result = both | (any & nan) ? float_of(kCanonicalNan) : result;
+    result = (Nan ? any : both) ? float_of(kCanonicalNan) : result;
   return result;
+}
+
+// An operand of min or max.
+template <bool Ftz, bool Magnitude>
+inline f32 operand_of(f32 a) {
+  const f32 value = Ftz ? flush(a) : a;
+  return Magnitude ? std::fabs(value) : value;
+}
+
+template <bool Max, bool Nan, bool Ftz>
+Step extreme_lanes(Warp& warp, const Insn& insn, u32 mask) {
+  const auto map = [&](auto two) {
+    if (insn.ops.size() == 4)
+      return map_lanes<f32, f32, f32, f32>(warp, insn, mask, [=](f32 a, f32 b, f32 c) { return two(two(a, b), c); });
+    return map_lanes<f32, f32, f32>(warp, insn, mask, two);
+  };
+  if (insn.attr[1] & kXorsign)
+    return map_lanes<f32, f32, f32>(warp, insn, mask, [](f32 a, f32 b) {
+      const u32 sign = (bits_of(a) ^ bits_of(b)) & kSign<f32>;
+      const f32 magnitude = extreme<Max, Nan>(operand_of<Ftz, true>(a), operand_of<Ftz, true>(b));
+      return float_of((bits_of(magnitude) & ~kSign<f32>) | sign);
+    });
+  if (insn.attr[1] & kAbs)
+    return map([](f32 a, f32 b) { return extreme<Max, Nan>(operand_of<Ftz, true>(a), operand_of<Ftz, true>(b)); });
+  return map([](f32 a, f32 b) { return extreme<Max, Nan>(operand_of<Ftz, false>(a), operand_of<Ftz, false>(b)); });
 }
 
 // Attribute 1: ftz, NaN, abs, xorsign.abs (the sign is the exclusive or of the signs, the magnitude that of the
 // magnitudes).
 template <bool Max>
 Step extreme_f32(Warp& warp, const Insn& insn, u32 mask) {
-  const i32 flags = insn.attr[1];
-  const bool nan = flags & kNan, ftz = flags & kFtz;
-  if (flags & kXorsign) {
-    return map_lanes<f32, f32, f32>(warp, insn, mask, [=](f32 a, f32 b) {
-      const u32 sign = (bits_of(a) ^ bits_of(b)) & kSign<f32>;
-      const f32 x = std::fabs(ftz ? flush(a) : a), y = std::fabs(ftz ? flush(b) : b);
-      return float_of((bits_of(extreme<Max>(x, y, nan)) & ~kSign<f32>) | sign);
-    });
+  switch (insn.attr[1] & (kNan | kFtz)) {
+    case 0: return extreme_lanes<Max, false, false>(warp, insn, mask);
+    case kNan: return extreme_lanes<Max, true, false>(warp, insn, mask);
+    case kFtz: return extreme_lanes<Max, false, true>(warp, insn, mask);
+    default: return extreme_lanes<Max, true, true>(warp, insn, mask);
   }
-  const bool magnitudes = flags & kAbs;
-  const auto operand = [=](f32 a) { return magnitudes ? std::fabs(ftz ? flush(a) : a) : ftz ? flush(a) : a; };
-  const auto two = [=](f32 a, f32 b) { return extreme<Max>(operand(a), operand(b), nan); };
-  if (insn.ops.size() == 4)
-    return map_lanes<f32, f32, f32, f32>(warp, insn, mask, [=](f32 a, f32 b, f32 c) { return two(two(a, b), c); });
-  return map_lanes<f32, f32, f32>(warp, insn, mask, two);
 }
 
 template <bool Max>
 Step extreme_f64(Warp& warp, const Insn& insn, u32 mask) {
-  return map_lanes<f64, f64, f64>(warp, insn, mask, [](f64 a, f64 b) { return extreme<Max>(a, b, false); });
+  return map_lanes<f64, f64, f64>(warp, insn, mask, [](f64 a, f64 b) { return extreme<Max, false>(a, b); });
 }
 
 struct Abs { template <class T> T operator()(T a) const { return std::fabs(a); } };

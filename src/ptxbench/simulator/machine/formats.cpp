@@ -43,17 +43,11 @@ float element_value(Element element, u32 value) {
 }
 
 void decode_chunk(Element element, const u8* bytes, float* out) {
-  u16 halves[8];
   u32 words[4];
-  std::memcpy(halves, bytes, 16);
   std::memcpy(words, bytes, 16);
   switch (element) {
-    case Element::kBf16:
-      for (u32 i = 0; i < 8; ++i) out[i] = to_f32(bf16{halves[i]});
-      break;
-    case Element::kF16:
-      for (u32 i = 0; i < 8; ++i) out[i] = to_f32(f16{halves[i]});
-      break;
+    case Element::kBf16: decode_halves<bf16>(bytes, out); break;
+    case Element::kF16: decode_halves<f16>(bytes, out); break;
     case Element::kTf32:
       for (u32 i = 0; i < 4; ++i) out[i] = tf32_value(words[i]);
       break;

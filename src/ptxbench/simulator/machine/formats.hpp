@@ -1,5 +1,7 @@
 // Number formats of matrix operands.
 #pragma once
+#include <cstring>
+
 #include "float_format.hpp"
 
 namespace ptx {
@@ -22,6 +24,14 @@ constexpr const char* name_of(Element element) {
 
 // One element in the low bits of `value`. The low 13 bits of a tf32 operand are ignored.
 float element_value(Element element, u32 value);
+
+// The eight f16 or bf16 elements of 16 bytes.
+template <class T>
+inline void decode_halves(const u8* bytes, float* out) {
+  u16 halves[8];
+  std::memcpy(halves, bytes, 16);
+  for (u32 i = 0; i < 8; ++i) out[i] = to_f32(T{halves[i]});
+}
 
 // The elements of 16 bytes; 6- and 4-bit elements are packed at the front (b6x16_p32, b4x16_p64).
 void decode_chunk(Element element, const u8* bytes, float* out);

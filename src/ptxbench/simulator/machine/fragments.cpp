@@ -108,11 +108,10 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   const u32 d_count = to == Accumulators::kF16 ? 2 : 4, c_count = from == Accumulators::kF16 ? 2 : 4;
   const u32 a_count = 16 * depth * bytes_of(left) / (4 * kLanes), b_count = a_count / 2;
   u32 registers[4 * kLanes];
-  alignas(64) float rows[16 * 32], a[32 * 2 * kLanes], b[32 * 8 + kPanelPadding], d[4 * kLanes] = {};
+  alignas(64) float a[32 * 2 * kLanes], b[32 * 8 + kPanelPadding], d[4 * kLanes] = {};
   float* const d_rows[] = {d, d + kLanes, d + 2 * kLanes, d + 3 * kLanes};
   gather(warp, insn, d_count, a_count, registers);
-  decode_fragment(left, registers, a_count, depth, rows);
-  spread_rows(rows, depth, a);
+  spread_fragment(left, registers, a_count, a);
   gather(warp, insn, d_count + a_count, b_count, registers);
   decode_right(right, registers, b_count, b);
   gather(warp, insn, d_count + a_count + b_count, c_count, registers);

@@ -66,6 +66,13 @@ const HazardInfo& hazard_info(HazardKind kind) {
       {"tensor_memory_race", false,
        "Order the two accesses: tcgen05.wait or tcgen05.commit, then an mbarrier or barrier that the other side waits "
        "for."},
+      {"divergent_operand", false,
+       "Give all lanes, and the four warps of a warpgroup, the same value: compute it from uniform values, or pass it "
+       "through __shfl_sync."},
+      {"missing_tensormap_fence", false,
+       "Put fence.proxy.tensormap::generic.acquire with the map's address before the copy, in a thread of its CTA, after "
+       "the synchronisation with the writer."},
+      {"lane_race", false, "Put bar.warp.sync (__syncwarp) between the two accesses."},
   };
   return kTable[size_t(kind)];
 }

@@ -64,6 +64,9 @@ enum class HazardKind : u8 {
   kMissingTensorFenceAfter,
   kSharedRace,
   kTensorRace,
+  kDivergentOperand,
+  kMissingTensorMapFence,
+  kLaneRace,
 };
 
 struct HazardInfo {

@@ -64,6 +64,8 @@ struct Insn {
   Handler handler = nullptr;
   i32 guard = -1;  // row of the guard predicate, or -1
   bool guard_negated = false;
+  bool converges = false;         // brings the lanes of the warp together
+  bool touches_products = false;  // names a register of warpgroup products, but is no wgmma instruction
   u32 ptx_line = 0;
   u32 position = 0;  // index in the kernel's instruction list
   std::vector<i32> attr;

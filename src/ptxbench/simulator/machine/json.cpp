@@ -103,7 +103,8 @@ std::string fault_json(const Fault& fault) {
 
 std::string run_json(const Run& run) {
   Writer out;
-  out.open('{').key("steps").value(run.steps).key("sites").open('[');
+  out.open('{').key("steps").value(run.steps).key("work").value(run.work);
+  out.key("memory").value(run.peak_bytes).key("sites").open('[');
   for (size_t kernel = 0; kernel < run.sites.size(); ++kernel)
     for (size_t position = 0; position < run.sites[kernel].size(); ++position)
       if (run.sites[kernel][position].executed) write_site(out, kernel, position, run.sites[kernel][position]);

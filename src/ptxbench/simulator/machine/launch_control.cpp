@@ -29,7 +29,7 @@ Step try_cancel(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const u32 to = cluster_address(place, insn.ops[0]), barrier = cluster_address(place, insn.ops[1]);
-    const u32 own = to >> kRankShift, ranks = insn.attr[0] ? (1u << warp.cta->cluster->ctas.size()) - 1 : 1u << own;
+    const u32 own = rank_of(place, to), ranks = insn.attr[0] ? (1u << warp.cta->cluster->ctas.size()) - 1 : 1u << own;
     const Answer answer = take_cluster(*warp.launch);
     warp.run->defer({Deferred::kCopy, place, true, [=] {
                        for_lanes(ranks, [&](u32 rank) {

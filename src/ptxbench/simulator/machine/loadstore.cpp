@@ -4,7 +4,7 @@
 // st: operands = address, sources; attributes = space, bytes of an element, elements, not weak
 #include <cstring>
 
-#include "machine.hpp"
+#include "lane_access.hpp"
 #include "races.hpp"
 
 namespace ptx {
@@ -81,6 +81,45 @@ bool load_shared_words(Warp& warp, const Insn& insn, u32 mask) {
   return true;
 }
 
+template <u32 kBytes>
+void load_bytes(const GlobalLanes& from, u32 mask, u8 (*loaded)[64]) {
+  for_lanes(mask, [&](u32 lane) { std::memcpy(loaded[lane], from.at(lane), kBytes); });
+}
+
+// Loads from one segment of global memory.
+void load_global(const GlobalLanes& from, u32 mask, u32 bytes, u8 (*loaded)[64]) {
+  switch (bytes) {
+    case 2: return load_bytes<2>(from, mask, loaded);
+    case 4: return load_bytes<4>(from, mask, loaded);
+    case 8: return load_bytes<8>(from, mask, loaded);
+    case 16: return load_bytes<16>(from, mask, loaded);
+    default: for_lanes(mask, [&](u32 lane) { std::memcpy(loaded[lane], from.at(lane), bytes); });
+  }
+}
+
+// Loads from anywhere, a lane at a time.
+void load_lanes(Warp& warp, const Insn& insn, u32 mask, const LoadForm& form, u8 (*loaded)[64]) {
+  const u32 bytes = form.bytes * form.count;
+  const RaceKind read = form.poll ? RaceKind::kStrongRead : RaceKind::kRead;
+  for_lanes(mask, [&](u32 lane) {
+    const Place place{&warp, &insn, lane};
+    const Location from = locate(place, insn.ops[form.count], form.space, bytes, bytes, Access::kRead);
+    if (from.cta) from.cta->check_initialised(place, from.offset, bytes), check_race(place, from, bytes, read);
+    std::memcpy(loaded[lane], from.data, bytes);
+  });
+}
+
+// One element of what the lanes loaded.
+void put_lanes(Warp& warp, const Operand& operand, u32 mask, u8 (*loaded)[64], u32 element, const LoadForm& form) {
+  const u32 at = element * form.bytes;
+  if (operand.kind == Operand::kRow && form.bytes == 4 && form.extension != kSign16) {
+    u32* row = warp.row(operand.slot);
+    for_lanes(mask, [&](u32 lane) { std::memcpy(&row[lane], loaded[lane] + at, 4); });
+  } else {
+    for_lanes(mask, [&](u32 lane) { put(warp, operand, lane, loaded[lane] + at, form); });
+  }
+}
+
 Step ld(Warp& warp, const Insn& insn, u32 mask) {
   const LoadForm form{Space(insn.attr[0]), u32(insn.attr[1]), u32(insn.attr[2]), Extension(insn.attr[3]),
                       insn.attr[4] != 0};
@@ -90,43 +129,69 @@ Step ld(Warp& warp, const Insn& insn, u32 mask) {
   if (form.space == Space::kSharedCta && form.bytes == 4 && form.count == 1 && address.kind == Operand::kMem &&
       !warp.cta->cluster->races && insn.ops[0].kind == Operand::kRow && load_shared_words(warp, insn, mask))
     return Step::kNext;
-  const u32 bytes = form.bytes * form.count;
-  const RaceKind read = form.poll ? RaceKind::kStrongRead : RaceKind::kRead;
   if (form.poll && warp.cta->cluster->races) acquire_flags(warp, insn, mask, address, form.space);
   // A destination may be the address register, so all lanes are loaded before any is written.
   alignas(64) u8 loaded[kLanes][64];
-  for_lanes(mask, [&](u32 lane) {
-    const Place place{&warp, &insn, lane};
-    const Location from = locate(place, address, form.space, bytes, bytes, Access::kRead);
-    if (from.cta) from.cta->check_initialised(place, from.offset, bytes), check_race(place, from, bytes, read);
-    std::memcpy(loaded[lane], from.data, bytes);
-  });
+  const u32 bytes = form.bytes * form.count;
+  if (const GlobalLanes from(warp, address, form.space, mask, bytes, Access::kRead); from)
+    load_global(from, mask, bytes, loaded);
+  else
+    load_lanes(warp, insn, mask, form, loaded);
   for (u32 element = 0; element < form.count; ++element)
-    for_lanes(mask, [&](u32 lane) { put(warp, insn.ops[element], lane, loaded[lane] + element * form.bytes, form); });
+    put_lanes(warp, insn.ops[element], mask, loaded, element, form);
   return Step::kNext;
 }
 
-Step st(Warp& warp, const Insn& insn, u32 mask) {
-  const Space space = Space(insn.attr[0]);
-  const u32 element_bytes = u32(insn.attr[1]), count = u32(insn.attr[2]), bytes = element_bytes * count;
-  const bool strong = insn.attr[3];
+struct StoreForm {
+  Space space;
+  u32 bytes, count;  // of an element, elements
+  bool strong;
+};
+
+// Stores to one segment of global memory.
+void store_global(const Warp& warp, const Insn& insn, u32 mask, const StoreForm& form, const GlobalLanes& to) {
+  const u32 element_bytes = form.bytes, count = form.count;
+  for (u32 element = 0; element < count; ++element) {
+    const Operand& source = insn.ops[1 + element];
+    const u32* row = warp.row(source.slot);
+    const u32 at = element * element_bytes;
+    if (source.kind == Operand::kRow && element_bytes == 4)
+      for_lanes(mask, [&](u32 lane) { std::memcpy(to.at(lane) + at, row + lane, 4); });
+    else
+      for_lanes(mask, [&](u32 lane) { get(warp, source, lane, to.at(lane) + at, element_bytes); });
+  }
+  for_lanes(mask, [&](u32 lane) { to.wrote(lane, element_bytes * count); });
+}
+
+// Stores to anywhere, a lane at a time.
+void store_lanes(Warp& warp, const Insn& insn, u32 mask, const StoreForm& form) {
+  const u32 bytes = form.bytes * form.count;
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
-    const Location to = locate(place, insn.ops[0], space, bytes, bytes, Access::kWrite);
+    const Location to = locate(place, insn.ops[0], form.space, bytes, bytes, Access::kWrite);
     u8 values[64];
-    for (u32 element = 0; element < count; ++element)
-      get(warp, insn.ops[1 + element], lane, values + element * element_bytes, element_bytes);
+    for (u32 element = 0; element < form.count; ++element)
+      get(warp, insn.ops[1 + element], lane, values + element * form.bytes, form.bytes);
     if (to.cta) {
       const bool same = !std::memcmp(to.data, values, bytes);
-      check_race(place, to, bytes, strong ? RaceKind::kStrongWrite : same ? RaceKind::kRewrite : RaceKind::kWrite);
+      check_race(place, to, bytes, form.strong ? RaceKind::kStrongWrite : same ? RaceKind::kRewrite : RaceKind::kWrite);
       to.cta->wrote_generic(to.offset, bytes, warp);
     } else {
       wrote_global(place, address_of(warp, insn.ops[0], lane), bytes);
     }
     std::memcpy(to.data, values, bytes);
   });
-  if (strong && warp.cta->cluster->races) release_flags(warp, insn, mask, insn.ops[0], space);
-  if (space != Space::kLocal) warp.run->event();
+}
+
+Step st(Warp& warp, const Insn& insn, u32 mask) {
+  const StoreForm form{Space(insn.attr[0]), u32(insn.attr[1]), u32(insn.attr[2]), insn.attr[3] != 0};
+  const u32 bytes = form.bytes * form.count;
+  if (const GlobalLanes to(warp, insn.ops[0], form.space, mask, bytes, Access::kWrite); to)
+    store_global(warp, insn, mask, form, to);
+  else
+    store_lanes(warp, insn, mask, form);
+  if (form.strong && warp.cta->cluster->races) release_flags(warp, insn, mask, insn.ops[0], form.space);
+  if (form.space != Space::kLocal) warp.run->event();
   return Step::kNext;
 }
 

@@ -101,8 +101,10 @@ Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank)
   // Whole swizzle rows, so that swizzled offsets stay inside.
   const size_t padded = (size_t(shared_bytes) + 127) / 128 * 128;
   shared = AlignedWords(padded / 4, kPoison);
+  block_version.assign(padded / kVersionBlock + 1, 0);
   valid.assign(padded, 0);
   dirty.assign(padded / 16, 0);
+  clean.assign(padded / 16, 0);
   mbarrier_index.assign(padded / 8, 0);
   barriers.resize(16);
   panels = std::make_unique<PanelCache>();
@@ -118,51 +120,64 @@ Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank)
 Cta::~Cta() = default;
 
 void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
-  ++shared_version;
+  touch(offset, bytes);
   std::memset(&valid[offset], 1, bytes);
   const u64 stamp = writer.run->proxy_clock << 16 | (writer.number() + 1);
-  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) dirty[granule] = stamp;
+  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
+    dirty[granule] = stamp, clean[granule] = 0;
 }
 
 void Cta::wrote_async(u32 offset, u32 bytes) {
-  ++shared_version;
-  std::memset(&valid[offset], 1, bytes);
+  touch(offset, bytes);
+  if (is_clean(offset, offset + bytes - 1)) return;
   std::fill(dirty.begin() + (offset >> 4), dirty.begin() + ((offset + bytes - 1) >> 4) + 1, 0);
+  set_valid(offset, bytes, true);
 }
 
-void Cta::check_initialised(const Place& place, u32 offset, u32 bytes) {
+void Cta::set_valid(u32 offset, u32 bytes, bool to) {
+  std::memset(&valid[offset], to, bytes);
+  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
+    clean[granule] = !dirty[granule] && !std::memchr(&valid[granule * 16], 0, 16);
+}
+
+bool Cta::check_initialised(const Place& place, u32 offset, u32 bytes) {
   const u8* first_invalid = static_cast<const u8*>(std::memchr(&valid[offset], 0, bytes));
-  if (!first_invalid) return;
+  if (!first_invalid) return true;
   place.warp->run->hazard(HazardKind::kUninitialisedShared, place, [&] {
     return format("reads shared byte %u of CTA (%u,%u,%u) that nothing has written",
                   u32(first_invalid - valid.data()) - kReservedShared, id[0], id[1], id[2]);
   });
+  return false;
 }
 
-void Cta::check_async_read(const Place& place, u32 offset, u32 bytes) {
-  check_initialised(place, offset, bytes);
+bool Cta::check_async_read(const Place& place, u32 offset, u32 bytes) {
+  bool same_for_all = check_initialised(place, offset, bytes);
   for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) {
     const u64 stamp = dirty[granule];
     if (!stamp) continue;
     const u64 written = stamp >> 16;
     const Warp& writer = cluster->warp_of(u32(stamp & 0xffff) - 1);
-    if (writer.proxy_fence > written || place.warp->proxy_fence > written) continue;
+    if (writer.proxy_fence > written) continue;
+    same_for_all = false;
+    if (place.warp->proxy_fence > written) continue;
     place.warp->run->hazard(HazardKind::kMissingProxyFence, place, [&] {
       return format(
           "reads shared byte %u through the async proxy; %s wrote it with an ordinary store and no "
           "fence.proxy.async followed",
           granule * 16 - kReservedShared, writer.name().c_str());
     });
-    return;
+    break;
   }
+  return same_for_all;
 }
 
-Dim3 Launch::origin(u32 number) const {
-  const u32 across = grid.x / cluster.x, down = grid.y / cluster.y;
-  return {number % across * cluster.x, number / across % down * cluster.y, number / across / down * cluster.z};
+Dim3 Launch::origin(u64 number) const {
+  const u64 across = grid.x / cluster.x, down = grid.y / cluster.y;
+  return {u32(number % across) * cluster.x, u32(number / across % down) * cluster.y,
+          u32(number / across / down) * cluster.z};
 }
 
-Cluster::Cluster(Launch& owner, u32 number) : launch(&owner), index(number) {
+Cluster::Cluster(Launch& owner, u64 number) : launch(&owner), index(number) {
   const Dim3 first = owner.origin(number);
   origin[0] = first.x, origin[1] = first.y, origin[2] = first.z;
   for (u32 rank = 0; rank < owner.ctas_per_cluster(); ++rank) ctas.push_back(std::make_unique<Cta>(*this, rank));

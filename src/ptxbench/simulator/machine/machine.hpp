@@ -1,13 +1,16 @@
 // The state of a run: warps, CTAs, clusters, and what they share. Handlers see a `Warp` and reach everything from it.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "hazards.hpp"
@@ -37,7 +40,15 @@ struct Site {
   u64 flops = 0;
   u64 bytes = 0;
   const char* dtype = "";
+  u64 weighed = 0;  // units of work that the run has counted for `flops` and `bytes`
 };
+
+// A unit of work is what a warp instruction costs. Runs are limited in it, so it must be worth at most about a
+// microsecond whatever a kernel does: accesses to memory and small products cost that, arithmetic less by far, large
+// products 0.2 us for so many FLOPs, copies 0.03 us and reductions 1 us for so many bytes, 0.3 us for so many operands.
+constexpr u64 kUnitFlops = 8192, kUnitBytes = 512, kUnitOperands = 8;
+// For what the host keeps until a kernel waits for it, so that its memory suffices.
+constexpr u64 kUnitsOfPending = 8;
 
 // Lanes of a warp that are at the same instruction.
 struct Split {
@@ -120,6 +131,7 @@ struct Warp {
   void finish_tensor_loads();
 
   u64 state_hash() const;
+  u64 state_bytes() const { return u64(rows_count) * kLanes * 4 + local.size(); }
   // A mask of the lanes at `pc`, for messages.
   std::string name() const;
   // Numbers within the cluster and within the grid.
@@ -139,6 +151,7 @@ struct Warp {
   bool timed_out = false;    // a blocked try_wait gives up once
   bool spinning = false;     // proved: repeats the same states until something else changes
   u64 executed = 0;
+  u32 meeting = 0;  // how often something has brought the lanes together
   Cta* cta;
   Launch* launch;
   Run* run;
@@ -150,6 +163,7 @@ struct Warp {
   // Values of the run's proxy clock at the last fence of a kind.
   u64 proxy_fence = 0;     // fence.proxy.async
   u64 init_fence = 0;      // what makes the initialisation of an mbarrier visible to the cluster and the async proxy
+  std::vector<std::pair<u64, u32>> init_fences;  // all of them, with the warp's step; empty unless races are checked
   u64 tensor_before = 0;   // tcgen05.fence::before_thread_sync
   u64 tensor_after = 0;    // tcgen05.fence::after_thread_sync
 
@@ -205,6 +219,8 @@ struct Deferred {
   std::function<void()> complete;
 };
 
+constexpr u32 kVersionBlock = 1024;
+
 struct Cta {
   Cta(Cluster& cluster, u32 rank);
   ~Cta();
@@ -213,9 +229,28 @@ struct Cta {
   u8* shared_data(u32 offset) { return reinterpret_cast<u8*>(shared.data()) + offset; }
   void wrote_generic(u32 offset, u32 bytes, const Warp& writer);
   void wrote_async(u32 offset, u32 bytes);
-  void check_initialised(const Place& place, u32 offset, u32 bytes);
-  // A read through the async proxy: initialised, and no generic write that a proxy fence does not separate.
-  void check_async_read(const Place& place, u32 offset, u32 bytes);
+  bool check_initialised(const Place& place, u32 offset, u32 bytes);
+  // A read through the async proxy: initialised, and no generic write that a proxy fence does not separate. Says whether
+  // it is right whichever warp reads.
+  bool check_async_read(const Place& place, u32 offset, u32 bytes);
+  // Whether every byte near these is initialised, and through the async proxy.
+  bool is_clean(u32 first, u32 last) const { return !std::memchr(&clean[first / 16], 0, last / 16 - first / 16 + 1); }
+  bool is_clean(u32 offset) const { return clean[offset / 16]; }
+  // Makes bytes uninitialised, or initialised by something that is no ordinary store.
+  void set_valid(u32 offset, u32 bytes, bool to);
+  // Notes that bytes change.
+  void touch(u32 offset, u32 bytes) {
+    ++shared_version;
+    for (u32 block = offset / kVersionBlock; block <= (offset + bytes - 1) / kVersionBlock; ++block)
+      block_version[block] = shared_version;
+  }
+  // The value of `shared_version` at the last change of these bytes, or of bytes near them.
+  u64 last_write(u32 first, u32 last) const {
+    u64 found = 0;
+    const u32 end = std::min(last / kVersionBlock, u32(block_version.size()) - 1);
+    for (u32 block = first / kVersionBlock; block <= end; ++block) found = std::max(found, block_version[block]);
+    return found;
+  }
   u32 warps_alive() const;
 
   Cluster* cluster;
@@ -224,11 +259,15 @@ struct Cta {
   u32 shared_bytes;  // including the reserved KiB
   AlignedWords shared;
   u64 shared_version = 0;           // counts writes
+  std::vector<u64> block_version;   // of the last write, one a kVersionBlock
   std::vector<u8> valid;            // one a byte
+  std::vector<u8> clean;            // one a 16-byte granule: all valid, and not dirty
   std::vector<u64> dirty;           // one a 16-byte granule: proxy clock << 16 | writer + 1, or 0
   std::vector<u16> mbarrier_index;  // one an 8-byte granule: index into mbarriers plus one
   std::vector<MBarrier> mbarriers;
   std::vector<NamedBarrier> barriers;
+  // By address of a tensor map: value of the proxy clock at the last fence that acquired it.
+  std::unordered_map<u64, u64> tensor_map_fences;
   std::vector<std::unique_ptr<Warp>> warps;
   std::unique_ptr<TensorMemory> tensor_memory;
   std::unique_ptr<PanelCache> panels;
@@ -237,13 +276,13 @@ struct Cta {
 };
 
 struct Cluster {
-  Cluster(Launch& launch, u32 index);
+  Cluster(Launch& launch, u64 index);
   ~Cluster();
   bool finished() const { return live_warps == 0; }
   Warp& warp_of(u32 cluster_warp);  // by Cta rank * warps per CTA + index
 
   Launch* launch;
-  u32 index;
+  u64 index;
   u32 origin[3];  // CTA coordinates of rank 0
   std::vector<std::unique_ptr<Cta>> ctas;
   std::deque<Deferred> deferred;
@@ -268,14 +307,17 @@ struct Launch {
   std::vector<Site>* sites;
   bool cooperative;
   // By number of the warp in the grid: value of the proxy clock at its last fence of global memory for the async proxy.
-  // Empty unless the kernel copies from global memory through that proxy.
-  std::vector<u64> global_fences = {};
+  std::unordered_map<u64, u64> global_fences = {};
+  u64 global_fence(u64 warp) const {
+    const auto found = global_fences.find(warp);
+    return found == global_fences.end() ? 0 : found->second;
+  }
   u32 threads() const { return u32(block.count()); }
   u32 warps_per_cta() const { return (threads() + kLanes - 1) / kLanes; }
   u32 ctas_per_cluster() const { return u32(cluster.count()); }
-  u32 clusters() const { return u32(grid.count() / cluster.count()); }
-  Dim3 origin(u32 number) const;  // coordinates of the first CTA of a cluster
-  u32 next_cluster = 0;           // to be launched, or taken over by a running one
+  u64 clusters() const { return grid.count() / cluster.count(); }
+  Dim3 origin(u64 number) const;  // coordinates of the first CTA of a cluster
+  u64 next_cluster = 0;           // to be launched, or taken over by a running one
 };
 
 struct Options {
@@ -298,6 +340,7 @@ struct Run {
 
   // Any change that a waiting warp may see.
   void event() { ++events; }
+  void hold_pending() { work += kUnitsOfPending; }
   // Completes work now, or leaves it to the scheduler if the schedule completes that kind late.
   void defer(Deferred work);
   bool late(Deferred::Kind kind) const { return kind == Deferred::kCopy ? options.late_copies : options.late_products; }
@@ -319,6 +362,8 @@ struct Run {
   u64 events = 0;
   u64 proxy_clock = 1;
   u64 steps = 0;
+  u64 work = 0;  // the steps, weighed
+  u64 peak_bytes = 0;  // of host memory, of the clusters that were resident at once, at most
   std::chrono::steady_clock::time_point deadline;
 };
 

@@ -34,23 +34,31 @@ void advance_if_complete(const Place& place, u32 address, MBarrier& barrier) {
 // fence out where there is one CTA only, so there it is a finding of the strict check.
 void check_visible(const Place& place, const MBarrier& barrier, const char* how) {
   const Cluster& cluster = *place.warp->cta->cluster;
-  if (barrier.maker->init_fence > barrier.made || (cluster.ctas.size() == 1 && !cluster.races)) return;
+  const bool visible = cluster.races ? cluster.races->sees_init_fence(*place.warp, *barrier.maker, barrier.made)
+                                     : barrier.maker->init_fence > barrier.made || cluster.ctas.size() == 1;
+  if (visible) return;
   place.warp->run->hazard(HazardKind::kMissingInitFence, {barrier.maker, barrier.made_at, 0}, [&] {
-    return format("is followed by no fence, but %s (PTX line %u) uses the mbarrier %s", place.insn->text.c_str(),
+    return format("is followed by no fence in time, but %s (PTX line %u) uses the mbarrier %s", place.insn->text.c_str(),
                   place.insn->ptx_line, how);
   });
 }
 
-// What a warp that arrives hands on.
-void release_to(const Place& place, u32 address) {
+// What a warp that arrives hands on: if relaxed, what it had done at its last fence.
+void release_to(const Place& place, u32 address, bool relaxed) {
   Races* races = place.warp->cta->cluster->races.get();
-  if (races) races->release(*place.warp, races->mbarrier(address).arriving);
+  if (!races) return;
+  Clock& arriving = races->mbarrier(address).arriving;
+  if (relaxed)
+    arriving.merge(races->fenced(*place.warp));
+  else
+    races->release(*place.warp, arriving);
 }
 
 // What a warp learns that has seen a phase complete.
 void acquire_from(const Place& place, u32 address, const MBarrier& barrier) {
   Races* races = place.warp->cta->cluster->races.get();
   if (!races) return;
+  ++place.warp->meeting;
   Clock& clock = races->clock(*place.warp);
   clock.merge(races->mbarrier(address).released);
   clock.reach(races->engine(Engine::kMbarrier, address), u32(barrier.phase));
@@ -90,8 +98,8 @@ Step init(Warp& warp, const Insn& insn, u32 mask) {
     check_word(place, address, RaceKind::kWrite);
     const u64 signature = kSignature ^ word.offset;
     std::memcpy(word.data, &signature, 8);
-    std::memset(&word.cta->valid[word.offset], 1, 8);
-    ++word.cta->shared_version;
+    word.cta->set_valid(word.offset, 8, true);
+    word.cta->touch(word.offset, 8);
   });
   warp.run->event();
   return Step::kNext;
@@ -104,8 +112,8 @@ Step inval(Warp& warp, const Insn& insn, u32 mask) {
     mbarrier_at(place, address, Scope::kCta).valid = false;
     check_word(place, address, RaceKind::kWrite);
     const Location word = shared_at(place, address, 8, 8, Scope::kCta);
-    std::memset(&word.cta->valid[word.offset], 0, 8);
-    ++word.cta->shared_version;
+    word.cta->set_valid(word.offset, 8, false);
+    word.cta->touch(word.offset, 8);
   });
   warp.run->event();
   return Step::kNext;
@@ -129,7 +137,7 @@ Step arrive(Warp& warp, const Insn& insn, u32 mask) {
       barrier.expected -= count;
     }
     check_word(place, address, RaceKind::kStrongRead);
-    if (!relaxed) release_to(place, address);
+    release_to(place, address, relaxed);
     mbarrier_arrive(place, address, scope_of(insn), count);
   });
   warp.signal();

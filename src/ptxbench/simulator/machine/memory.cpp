@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lane_access.hpp"
 #include "machine.hpp"
 
 namespace ptx {
@@ -80,28 +81,48 @@ u8* global_at(const Place& place, u64 address, u64 bytes, u32 align, Access acce
 
 namespace {
 
-constexpr u32 kWriterBits = 24;
+constexpr u32 kWriterBits = 32;
+
+// What a store of the warp leaves in `segment.written`, which gets its memory here; 0 if nobody asks.
+u64 stamp_of_store(const Warp& warp, const Segment& segment) {
+  if (!warp.launch->kernel->reads_global_async) return 0;
+  if (segment.written.empty()) segment.written.resize(segment.size / 16 + 1);
+  return warp.run->proxy_clock << kWriterBits | (warp.grid_number() + 1);
+}
 
 }  // namespace
 
+GlobalLanes::GlobalLanes(const Warp& warp, const Operand& address, Space space, u32 mask, u32 bytes, Access access) {
+  if (address.kind != Operand::kMem64 || (space != Space::kGlobal && space != Space::kGeneric)) return;
+  const u64* base = reinterpret_cast<const u64*>(warp.row(address.slot));
+  const Segment* segment = warp.run->memory.find(base[__builtin_ctz(mask)] + u64(address.imm), bytes);
+  if (!segment || segment->base < kGlobalStart || (access == Access::kWrite && !segment->writable)) return;
+  const u64 shift = u64(address.imm) - segment->base, last = segment->size - bytes;
+  u32 bad = 0;
+  for (int l = 0; l < kLanes; ++l) {
+    offset_[l] = base[l] + shift;
+    bad |= u32((offset_[l] > last) | (((base[l] + u64(address.imm)) & (bytes - 1)) != 0)) << l;
+  }
+  if (bad & mask) return;
+  segment_ = segment;
+  if (access == Access::kWrite) stamp_ = stamp_of_store(warp, *segment);
+}
+
 void wrote_global(const Place& place, u64 address, u64 bytes) {
-  const Run& run = *place.warp->run;
-  if (place.warp->launch->global_fences.empty()) return;
-  const Segment* segment = run.memory.find(address, bytes);
-  if (!segment) return;
-  if (segment->written.empty()) segment->written.resize(segment->size / 16 + 1);
-  const u64 stamp = run.proxy_clock << kWriterBits | (place.warp->grid_number() + 1);
+  const Segment* segment = place.warp->run->memory.find(address, bytes);
+  const u64 stamp = segment ? stamp_of_store(*place.warp, *segment) : 0;
+  if (!stamp) return;
   for (u64 at = (address - segment->base) / 16; at <= (address - segment->base + bytes - 1) / 16; ++at)
     segment->written[at] = stamp;
 }
 
 void check_global_async_read(const Place& place, u64 address, u64 bytes) {
-  const auto& fences = place.warp->launch->global_fences;
+  const Launch& launch = *place.warp->launch;
   const Segment* segment = place.warp->run->memory.find(address, bytes);
   if (!segment || segment->written.empty()) return;
   for (u64 at = (address - segment->base) / 16; at <= (address - segment->base + bytes - 1) / 16; ++at) {
     const u64 stamp = segment->written[at], when = stamp >> kWriterBits;
-    if (!stamp || fences[(stamp & ((1u << kWriterBits) - 1)) - 1] > when || fences[place.warp->grid_number()] > when)
+    if (!stamp || launch.global_fence(u32(stamp) - 1) > when || launch.global_fence(place.warp->grid_number()) > when)
       continue;
     place.warp->run->hazard(HazardKind::kMissingGlobalProxyFence, place, [&] {
       return format("reads byte %llu of %s through the async proxy; this kernel wrote it with an ordinary store and no "
@@ -111,14 +132,35 @@ void check_global_async_read(const Place& place, u64 address, u64 bytes) {
   }
 }
 
+void check_tensor_map(const Place& place, u64 address, u64 bytes) {
+  const Segment* segment = place.warp->run->memory.find(address, bytes);
+  if (!segment || segment->written.empty()) return;
+  u64 written = 0;
+  for (u64 at = (address - segment->base) / 16; at <= (address - segment->base + bytes - 1) / 16; ++at)
+    written = std::max(written, segment->written[at] >> kWriterBits);
+  const auto fence = place.warp->cta->tensor_map_fences.find(address);
+  if (!written || (fence != place.warp->cta->tensor_map_fences.end() && fence->second > written)) return;
+  place.warp->run->hazard(HazardKind::kMissingTensorMapFence, place, [&] {
+    return format("uses the tensor map at byte %llu of %s, which this kernel wrote, and no "
+                  "fence.proxy.tensormap::generic.acquire of it followed",
+                  (unsigned long long)(address - segment->base), segment->name.c_str());
+  });
+}
+
+u32 rank_of(const Place& place, u32 address) {
+  const u32 rank = address >> kRankShift;
+  const size_t ctas = place.warp->cta->cluster->ctas.size();
+  if (rank >= ctas)
+    fail(place, FaultKind::kIllegalAddress,
+         format("Out of bounds: shared address 0x%x names CTA rank %u of a cluster of %zu", address, rank, ctas),
+         "Form addresses of other CTAs with mapa and a rank below %cluster_nctarank.");
+  return rank;
+}
+
 Location shared_at(const Place& place, u32 address, u32 bytes, u32 align, Scope scope) {
   check_alignment(place, address, align, "shared");
-  const u32 rank = address >> kRankShift, offset = address & kOffsetMask;
+  const u32 rank = rank_of(place, address), offset = address & kOffsetMask;
   Cta& own = *place.warp->cta;
-  if (rank >= own.cluster->ctas.size())
-    fail(place, FaultKind::kIllegalAddress,
-         format("Out of bounds: shared address 0x%x names CTA rank %u of a cluster of %zu", address, rank, own.cluster->ctas.size()),
-         "Form addresses of other CTAs with mapa and a rank below %cluster_nctarank.");
   if (scope == Scope::kCta && rank != own.rank)
     fail(place, FaultKind::kIllegalAddress,
          format("Out of bounds: shared::cta access to address 0x%x of CTA rank %u from rank %u", address, rank, own.rank),

@@ -35,7 +35,7 @@ struct Segment {
   u8* host = nullptr;
   bool writable = true;
   std::string name;
-  // Ordinary stores of the running kernel, one a 16-byte granule: proxy clock << 24 | writer + 1, or 0; empty if there
+  // Ordinary stores of the running kernel, one a 16-byte granule: proxy clock << 32 | writer + 1, or 0; empty if there
   // are none.
   mutable std::vector<u64> written = {};
 };
@@ -80,6 +80,8 @@ u8* local_at(const Place& place, u64 address, u32 bytes, u32 align);
 // them.
 void wrote_global(const Place& place, u64 address, u64 bytes);
 void check_global_async_read(const Place& place, u64 address, u64 bytes);
+// A tensor map that is used: reports one that this kernel wrote and that no thread of the CTA has acquired since.
+void check_tensor_map(const Place& place, u64 address, u64 bytes);
 // A generic address; validity and proxy tracking are left to the caller.
 Location generic_at(const Place& place, u64 address, u32 bytes, u32 align, Access access);
 
@@ -94,6 +96,9 @@ Location locate(const Place& place, const Operand& operand, Space space, u32 byt
 
 // The 32-bit shared-window address that an operand means; faults if it is not shared memory.
 u32 shared_address(const Place& place, const Operand& operand, Space space);
+
+// The rank of the CTA that an address names; faults if the cluster has none such.
+u32 rank_of(const Place& place, u32 address);
 
 // The same for an operand that may be a generic or a shared::cluster address.
 u32 cluster_address(const Place& place, const Operand& operand);

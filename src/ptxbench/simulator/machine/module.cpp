@@ -60,11 +60,19 @@ GlobalVariable read_global(Reader& in) {
   return variable;
 }
 
+// Whether an opcode is one for the whole warp, by its modifiers.
+bool converges(std::string_view opcode) {
+  const std::string_view base = opcode.substr(0, opcode.find('.'));
+  return base == "bar" || base == "barrier" || opcode.find(".sync.") != opcode.npos || opcode.ends_with(".sync") ||
+         opcode.ends_with(".aligned");
+}
+
 Insn read_instruction(Reader& in, u32 position) {
   Insn insn;
   insn.position = position;
   const std::string op = in.text();
   insn.text = in.text();
+  insn.converges = converges(insn.text);
   insn.handler = find_handler(op);
   if (!insn.handler) throw std::invalid_argument("no handler for machine op '" + op + "' (" + insn.text + ")");
   insn.guard = in.get<i32>();
@@ -118,6 +126,16 @@ std::vector<i32> rows_of_matrix_products(const Kernel& kernel) {
   return {rows.begin(), rows.end()};
 }
 
+// Instructions that may change a register of products by other means.
+void mark_uses_of_products(Kernel& kernel) {
+  const Handler move = find_handler("wgmma.move");
+  for (Insn& insn : kernel.code)
+    insn.touches_products = insn.handler != move && !insn.text.starts_with("wgmma.") &&
+                            std::any_of(insn.ops.begin(), insn.ops.end(), [&](const Operand& operand) {
+                              return operand.slot >= 0 && kernel.wgmma_row_index[size_t(operand.slot)] >= 0;
+                            });
+}
+
 // Moves between registers of products, and of constants into them, have rules of their own.
 void mark_moves_of_products(Kernel& kernel) {
   std::vector<bool> constant(kernel.rows);
@@ -156,12 +174,13 @@ Kernel read_kernel(Reader& in, u32 index) {
   end.text = "exit";
   check_slots(kernel);
   kernel.reads_global_async = std::any_of(kernel.code.begin(), kernel.code.end(), [](const Insn& insn) {
-    return insn.handler == find_handler("tensor.load") || insn.handler == find_handler("bulk.load");
+    return insn.text.starts_with("cp.async.bulk") || insn.text.starts_with("cp.reduce.async.bulk");
   });
   kernel.wgmma_rows = rows_of_matrix_products(kernel);
   kernel.wgmma_row_index.assign(kernel.rows, -1);
   for (size_t i = 0; i < kernel.wgmma_rows.size(); ++i) kernel.wgmma_row_index[size_t(kernel.wgmma_rows[i])] = i32(i);
   mark_moves_of_products(kernel);
+  mark_uses_of_products(kernel);
   return kernel;
 }
 

@@ -46,7 +46,7 @@ struct Kernel {
   u32 max_threads, max_registers;
   std::vector<Constant> constants;
   std::vector<Insn> code;
-  bool reads_global_async = false;   // copies from global memory through the async proxy
+  bool reads_global_async = false;   // copies through the async proxy: reads tensor maps or data in global memory
   std::vector<i32> wgmma_rows;       // registers that wgmma reads or writes, ascending
   std::vector<i32> wgmma_row_index;  // by register row: index into wgmma_rows, or -1
 

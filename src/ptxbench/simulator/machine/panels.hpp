@@ -1,6 +1,8 @@
-// Operand panels that several warps read: decoded once, as long as shared memory does not change.
+// Operand panels that several warps read: decoded once, as long as the shared memory behind them does not change.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "formats.hpp"
@@ -18,27 +20,28 @@ struct PanelKey {
 
 class PanelCache {
  public:
-  // The panel of `key`, read by `read(out)` unless it was read since shared memory had `version`.
+  // The panel of `key`, which lies between the bytes of `extent`, as `read(out)` reads it. A panel is kept if `read` says
+  // that it is the same for every warp.
   template <class Read>
-  const float* find_or_read(const PanelKey& key, u64 version, size_t size, Read read) {
-    Panel& panel = panels_[(key.descriptor * 0x9e3779b97f4a7c15ull) >> 60];
-    if (panel.key != key || panel.version != version) {
+  const float* find_or_read(const Cta& cta, const PanelKey& key, std::pair<u32, u32> extent, size_t size, Read read) {
+    Panel& panel = panels_[(key.descriptor * 0x9e3779b97f4a7c15ull) >> (64 - kBits)];
+    if (panel.key != key || panel.version < cta.last_write(extent.first, extent.second)) {
       if (panel.values.size() < size) panel.values.resize(size);
-      panel.version = ~0ull;  // in case reading faults
-      read(panel.values.data());
-      panel.key = key;
-      panel.version = version;
+      panel.key = {};  // in case reading faults
+      if (read(panel.values.data())) panel.key = key;
+      panel.version = cta.shared_version;
     }
     return panel.values.data();
   }
 
  private:
+  static constexpr u32 kBits = 4;
   struct Panel {
     PanelKey key;
-    u64 version = ~0ull;
+    u64 version = 0;
     std::vector<float> values;
   };
-  std::array<Panel, 16> panels_;
+  std::array<Panel, 1 << kBits> panels_;
 };
 
 }  // namespace ptx

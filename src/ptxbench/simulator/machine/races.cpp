@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lanes.hpp"
 #include "matrix.hpp"
 #include "mbarrier.hpp"
 #include "tensor_memory.hpp"
@@ -36,13 +37,17 @@ void Clock::merge(const Clock& other) {
 Races::Races(Cluster& cluster)
     : cluster_(cluster),
       clocks_(cluster.launch->ctas_per_cluster() * cluster.launch->warps_per_cta()),
+      fenced_(clocks_.size()),
       actors_(u32(clocks_.size())) {
   for (u32 warp = 0; warp < clocks_.size(); ++warp) clocks_[warp].reach(warp, 1);
   for (const auto& cta : cluster.ctas) {
     shared_.emplace_back(cta->dirty.size());
     tensor_.emplace_back(cta->tensor_memory ? kTensorColumns : 0);
+    lanes_.push_back(std::make_unique<LaneExchange>(cta->shared_bytes));
   }
 }
+
+Races::~Races() = default;
 
 Actor Races::warp_actor(const Warp& warp) {
   const u32 number = warp.number();
@@ -65,6 +70,12 @@ void Races::release(const Warp& warp, Clock& to) {
   const u32 number = warp.number();
   to.merge(clocks_[number]);
   clocks_[number].reach(number, clocks_[number].of(number) + 1);
+}
+
+bool Races::sees_init_fence(const Warp& user, const Warp& maker, u64 made) {
+  const auto& fences = maker.init_fences;
+  const auto first = std::upper_bound(fences.begin(), fences.end(), std::pair(made, ~0u));
+  return first != fences.end() && clock(user).of(maker.number()) >= first->second;
 }
 
 void Races::renew_mbarrier(u32 address) {
@@ -128,11 +139,14 @@ void Races::forget_tensor(const Cta& cta, u32 column, u32 columns) {
 
 void check_race(const Place& place, const Location& at, u32 bytes, RaceKind kind) {
   Races* races = races_of(*place.warp);
-  if (races && at.cta) races->access_shared(place, races->warp_actor(*place.warp), at, bytes, kind);
+  if (!races || !at.cta) return;
+  races->access_shared(place, races->warp_actor(*place.warp), at, bytes, kind);
+  races->lanes(*at.cta).access(place, at.offset, bytes, kind);
 }
 
 void acquire_flags(Warp& warp, const Insn& insn, u32 mask, const Operand& address, Space space) {
   Races& races = *races_of(warp);
+  ++warp.meeting;
   for_lanes(mask, [&](u32 lane) { races.clock(warp).merge(races.flag(flag_address({&warp, &insn, lane}, address, space))); });
 }
 
@@ -141,6 +155,11 @@ void release_flags(Warp& warp, const Insn& insn, u32 mask, const Operand& addres
   for_lanes(mask, [&](u32 lane) { races.flag(flag_address({&warp, &insn, lane}, address, space)).merge(races.clock(warp)); });
   Clock nowhere;
   races.release(warp, nowhere);
+}
+
+void fence_init(Warp& warp, u64 now) {
+  warp.init_fence = now;
+  if (Races* races = races_of(warp)) warp.init_fences.emplace_back(now, races->warp_actor(warp).step);
 }
 
 Issue issue_of(const Warp& warp) {
@@ -165,9 +184,11 @@ void check_tile(const Place& place, Engine engine, u64 number, u32 step, Cta& ct
   Races* races = races_of(*place.warp);
   if (!races) return;
   const Actor actor{races->engine(engine, number), step, &races->clock(*place.warp)};
-  for (const u32 offset : chunks_of(tile))
-    if (offset >= kReservedShared && offset + 16 <= cta.shared_bytes)
-      races->access_shared(place, actor, {nullptr, &cta, offset}, 16, RaceKind::kRead);
+  for (const u32 offset : chunks_of(tile)) {
+    if (offset < kReservedShared || offset + 16 > cta.shared_bytes) continue;
+    races->access_shared(place, actor, {nullptr, &cta, offset}, 16, RaceKind::kRead);
+    if (engine == Engine::kTensorPipe) races->lanes(cta).issue(place, offset, 16);
+  }
 }
 
 void check_engine_cells(const Place& place, Engine engine, u64 number, u32 step, const Cta& cta, u32 column, u32 columns,
@@ -181,9 +202,10 @@ void check_engine_cells(const Place& place, Engine engine, u64 number, u32 step,
 void check_bulk_read(const Place& place, const Location& at, u32 bytes) {
   const Warp& warp = *place.warp;
   Races* races = races_of(warp);
-  if (races)
-    check_engine(place, Engine::kBulk, lane_number(warp, place.lane), races->steps(Engine::kBulk, lane_number(warp, place.lane)) + 1, at, bytes,
-                 RaceKind::kRead);
+  if (!races) return;
+  const u64 lane = lane_number(warp, place.lane);
+  check_engine(place, Engine::kBulk, lane, races->steps(Engine::kBulk, lane) + 1, at, bytes, RaceKind::kRead);
+  races->lanes(*at.cta).issue(place, at.offset, bytes);
 }
 
 void waited_for(const Warp& warp, Engine engine, u64 number, u32 step) {

@@ -4,7 +4,7 @@
 // Vector clocks. Actors are warps, mbarriers and the asynchronous engines of a warp. A warp's own clock advances when it
 // releases. What an mbarrier completes carries the number of its phase; what an engine does carries the number of the
 // copy group, product or load, and a warp learns of it by the wait that belongs to the engine. Barriers and mbarriers pass
-// clocks on. Lanes of one warp are one actor, and the scope of a release is not looked at.
+// clocks on. Lanes of one warp are one actor here (lanes.hpp looks at them), and the scope of a release is not looked at.
 #pragma once
 #include <map>
 #include <memory>
@@ -34,6 +34,8 @@ class Clock {
 // Engines of a warp (those of bulk copies: of a lane). wgmma belongs to the warpgroup: to its first warp.
 enum class Engine : u8 { kWarp, kBulk, kAsyncCopy, kWgmma, kTensorPipe, kTensorLoad, kTensorStore, kMbarrier };
 
+class LaneExchange;
+
 // An access by an actor at one of its steps; `seen` is what lies before it. The accesses of an actor follow one another,
 // but not those of the copies that complete on one mbarrier.
 struct Actor {
@@ -49,6 +51,7 @@ using Issue = std::shared_ptr<const Clock>;
 class Races {
  public:
   explicit Races(Cluster& cluster);
+  ~Races();
 
   Clock& clock(const Warp& warp) { return clocks_[warp.number()]; }
   Actor warp_actor(const Warp& warp);
@@ -77,6 +80,13 @@ class Races {
   // Of the mbarrier at a shared-window address, and a new one there.
   Sync& mbarrier(u32 address) { return mbarriers_[address]; }
   void renew_mbarrier(u32 address);
+  // Whether `user` comes after a fence that `maker` ran later than `made`, a value of the proxy clock, and that makes the
+  // initialisation of an mbarrier visible.
+  bool sees_init_fence(const Warp& user, const Warp& maker, u64 made);
+  // What the warp had done at its last fence, which later relaxed arrivals hand on.
+  Clock& fenced(const Warp& warp) { return fenced_[warp.number()]; }
+  // Checks that data the lanes of one warp exchange is synchronised (lanes.hpp).
+  LaneExchange& lanes(const Cta& cta) { return *lanes_[cta.rank]; }
   // A flag in memory: what strong accesses to an address pass on.
   Clock& flag(u64 address) { return flags_[address]; }
   // Steps of an engine that have begun: copy groups that were committed, loads and stores that were issued.
@@ -94,11 +104,12 @@ class Races {
   void report(const Place& place, const Entry& other, RaceKind kind, HazardKind hazard, const char* where, u32 number);
 
   Cluster& cluster_;
-  std::vector<Clock> clocks_;
+  std::vector<Clock> clocks_, fenced_;
   u32 actors_;
   std::map<std::pair<Engine, u64>, u32> engines_;
   std::vector<std::vector<Cell>> shared_;  // by rank and 16-byte granule
   std::vector<std::vector<Cell>> tensor_;  // by rank and column
+  std::vector<std::unique_ptr<LaneExchange>> lanes_;  // by rank
   std::map<std::pair<u32, const NamedBarrier*>, Sync> barriers_;
   std::unordered_map<u32, Sync> mbarriers_;
   std::unordered_map<u64, Clock> flags_;
@@ -108,6 +119,9 @@ class Races {
 // The chunks of an operand tile, which an engine reads (matrix.hpp).
 struct OperandTile;
 void check_tile(const Place& place, Engine engine, u64 number, u32 step, Cta& cta, const OperandTile& tile);
+
+// A fence that makes the initialisation of mbarriers visible.
+void fence_init(Warp& warp, u64 now);
 
 // The functions below do nothing unless races are checked.
 

@@ -12,21 +12,21 @@ using Table = std::unordered_map<std::string_view, Handler>;
 
 Table join() {
   Table table;
-  for (const auto unit : {integer_handlers(),       bit_handlers(),
-                          compare_handlers(),       move_handlers(),
-                          float_handlers(),         transcendental_handlers(),
-                          half_handlers(),          convert_integer_handlers(),
-                          convert_float_handlers(), convert_packed_handlers(),
-                          warp_handlers(),          control_handlers(),
-                          loadstore_handlers(),     atomic_handlers(),
-                          barrier_handlers(),       mbarrier_handlers(),
-                          fence_handlers(),         copy_handlers(),
-                          bulk_handlers(),          tma_handlers(),
-                          wgmma_handlers(),         fragment_handlers(),
-                          tensor_memory_handlers(), tensor_product_handlers(),
-                          tensor_copy_handlers(),   tensor_pipe_handlers(),
-                          tensor_map_handlers(),
-                          launch_control_handlers(), mixed_handlers()})
+  for (const auto unit : {integer_handlers(),         bit_handlers(),
+                          compare_handlers(),         move_handlers(),
+                          float_handlers(),           transcendental_handlers(),
+                          half_handlers(),            convert_integer_handlers(),
+                          convert_float_handlers(),   convert_packed_handlers(),
+                          warp_handlers(),            control_handlers(),
+                          loadstore_handlers(),       atomic_handlers(),
+                          barrier_handlers(),         mbarrier_handlers(),
+                          fence_handlers(),           copy_handlers(),
+                          bulk_handlers(),            tma_handlers(),
+                          wgmma_handlers(),           fragment_handlers(),
+                          tensor_memory_handlers(),   tensor_transfer_handlers(),
+                          tensor_product_handlers(),  tensor_copy_handlers(),
+                          tensor_pipe_handlers(),     tensor_map_handlers(),
+                          launch_control_handlers(),  mixed_handlers()})
     for (const NamedHandler& named : unit) table.emplace(named.op, named.handler);
   return table;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor_memory.hpp"
+
 namespace ptx {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr u64 kMemoryBudget = u64(2) << 30;
 // back to an earlier state repeats itself for ever.
 bool repeats(Warp& warp, u64 events) {
   const u64 hash = warp.state_hash();
+  warp.run->work += warp.state_bytes() / kUnitBytes;
   if (warp.saved_event != events) {
     warp.saved_event = events;
     warp.saved_hash = hash;
@@ -31,12 +34,13 @@ bool repeats(Warp& warp, u64 events) {
   return false;
 }
 
-// Host bytes of the register files, shared and local memory of a cluster, roughly.
+// Host bytes of the register files, shared, tensor and local memory of a cluster, with what is known of them; roughly.
 u64 cluster_bytes(const Launch& launch) {
   const Kernel& kernel = *launch.kernel;
   const u64 warp = u64(kernel.rows) * kLanes * 4 + u64(kernel.local_bytes) * kLanes;
   const u64 shared = 3 * (u64(kernel.dynamic_offset()) + launch.dynamic_shared);
-  return launch.ctas_per_cluster() * (launch.warps_per_cta() * warp + shared);
+  const u64 tensor = launch.run->options.tensor_memory_columns ? 5 * kTensorLanes * kTensorColumns : 0;
+  return launch.ctas_per_cluster() * (launch.warps_per_cta() * warp + shared + tensor);
 }
 
 }  // namespace
@@ -55,10 +59,12 @@ Scheduler::Scheduler(Run& run, Launch& launch, u32 resident_clusters)
 }
 
 void Scheduler::admit() {
+  run_.work += cluster_bytes(launch_) / kUnitBytes;
   auto cluster = std::make_unique<Cluster>(launch_, launch_.next_cluster++);
   for (auto& cta : cluster->ctas)
     for (auto& warp : cta->warps) fill_constants(*warp);
   active_.push_back(std::move(cluster));
+  run_.peak_bytes = std::max(run_.peak_bytes, active_.size() * cluster_bytes(launch_));
   order_warps();
 }
 
@@ -179,9 +185,10 @@ void Scheduler::expire_waits() {
 
 void Scheduler::check_limits() const {
   if (run_.cancel.load(std::memory_order_relaxed)) throw Fault{FaultKind::kCancelled, "cancelled", ""};
-  if (run_.steps > run_.options.step_limit)
+  if (run_.work > run_.options.step_limit)
     throw Fault{FaultKind::kTimeLimit,
-                format("Step limit: the run exceeded %llu warp instructions", (unsigned long long)run_.options.step_limit),
+                format("Step limit: the run exceeded %llu warp instructions, with products and copies weighed by their size",
+                       (unsigned long long)run_.options.step_limit),
                 "Look for a loop that does not end, or use smaller sizes.", launch_.kernel->index};
   if (std::chrono::steady_clock::now() > run_.deadline)
     throw Fault{FaultKind::kTimeLimit, format("Time limit: the run exceeded %g s", run_.options.time_limit_s),

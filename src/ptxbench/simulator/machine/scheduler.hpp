@@ -29,7 +29,7 @@ SliceEnd run_slice(Warp& warp, u32 budget);
 bool waits_with_timeout(const Warp& warp);
 
 // Every warp that cannot proceed, and what it waits for.
-Fault deadlock_report(const std::vector<Warp*>& warps, u32 started, u32 clusters);
+Fault deadlock_report(const std::vector<Warp*>& warps, u64 started, u64 clusters);
 
 // Runs a launch: clusters start in grid order, one more whenever all the active ones wait or poll without progress.
 class Scheduler {

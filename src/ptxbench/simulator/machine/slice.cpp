@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "scheduler.hpp"
+#include "wgmma.hpp"
 
 namespace ptx {
 namespace {
@@ -75,6 +76,8 @@ class SplitRunner {
       }
       if (mask) {
         if (!warp_.watch_list.empty()) check_watched(warp_, insn);
+        warp_.meeting += insn.converges;
+        if (insn.touches_products && warp_.wgmma) save_registers(warp_);
         const Step step = insn.handler(warp_, insn, mask);
         if (step == Step::kBlock || step == Step::kConverge) {
           store(step == Step::kBlock ? Split::kBlocked : Split::kConverging);
@@ -85,7 +88,7 @@ class SplitRunner {
           warp_.splits[number_].polled = i64(pc_);
           return executed;
         }
-        count(mask);
+        count(insn, mask);
         executed = true;
         if (step == Step::kJump ? jump(mask) : step == Step::kExit ? leave(mask) : false) return true;
         if (step != Step::kJump) ++pc_;
@@ -113,13 +116,15 @@ class SplitRunner {
     split.pc = pc_, split.mask = active_, split.state = state;
   }
 
-  void count(u32 mask) {
+  void count(const Insn& insn, u32 mask) {
     --budget_;
     ++warp_.run->steps;
     ++warp_.executed;
     Site& site = sites_[pc_];
     ++site.executed;
     site.threads += u32(__builtin_popcount(mask));
+    const u64 heavy = site.flops / kUnitFlops + site.bytes / kUnitBytes;
+    warp_.run->work += 1 + insn.ops.size() / kUnitOperands + heavy - std::exchange(site.weighed, heavy);
   }
 
   // Takes a branch; true if the split has to be chosen anew.

@@ -45,7 +45,10 @@ Step replace(Warp& warp, const Insn& insn, u32 mask) {
     set(map, Field(insn.attr[1]), u32(insn.attr[2]),
         value.kind == Operand::kRow64 ? warp.row64(value.slot)[lane] : warp.row(value.slot)[lane]);
     std::memcpy(at.data, &map, sizeof map);
-    if (at.cta) at.cta->wrote_generic(at.offset, kTensorMapBytes, warp);
+    if (at.cta)
+      at.cta->wrote_generic(at.offset, kTensorMapBytes, warp);
+    else
+      wrote_global(place, address_of(warp, insn.ops[0], lane), kTensorMapBytes);
   });
   warp.run->event();
   return Step::kNext;
@@ -58,6 +61,7 @@ Step copy(Warp& warp, const Insn& insn, u32 mask) {
   from.cta->check_initialised(place, from.offset, kTensorMapBytes);
   const Location to = locate(place, insn.ops[0], Space::kGlobal, kTensorMapBytes, kTensorMapBytes, Access::kWrite);
   std::memcpy(to.data, from.data, kTensorMapBytes);
+  wrote_global(place, address_of(warp, insn.ops[0], place.lane), kTensorMapBytes);
   warp.run->event();
   return Step::kNext;
 }

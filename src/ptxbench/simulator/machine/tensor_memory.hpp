@@ -76,6 +76,9 @@ void check_pair(Warp& warp, const Insn& insn, u32 group);
 // A matrix descriptor of tcgen05.
 MatrixDescriptor decode_tensor_descriptor(const Place& place, u64 bits);
 
+// The tensor memory of the warp's CTA; faults if the target has none.
+TensorMemory& memory_of(Warp& warp, const Insn& insn);
+
 // The tensor memory of a CTA; faults if columns [column, column + count) are not allocated.
 TensorMemory& tensor_columns(const Place& place, Cta& cta, u32 column, u32 count);
 

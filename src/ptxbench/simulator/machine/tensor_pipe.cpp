@@ -45,7 +45,7 @@ Step commit(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const u32 barrier = cluster_address(place, insn.ops[0]);
-    const u32 ranks = insn.attr[1] ? warp.row(insn.ops[1].slot)[lane] & 0xffff : 1u << (barrier >> kRankShift);
+    const u32 ranks = insn.attr[1] ? warp.row(insn.ops[1].slot)[lane] & 0xffff : 1u << rank_of(place, barrier);
     const u64 issued = warp.cta->tensor_memory->issued();
     Races* races = warp.cta->cluster->races.get();
     const Issue seen = races ? races->seen_by(warp) : nullptr;
@@ -85,6 +85,7 @@ void start_tensor_work(TensorWork work) {
     }
   }
   if (!warp.run->late(Deferred::kProduct)) std::exchange(work.run, nullptr)();
+  warp.run->hold_pending();
   pipe.push_back(std::move(work));
   warp.run->event();
 }

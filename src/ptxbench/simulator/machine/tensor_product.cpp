@@ -153,20 +153,18 @@ void check_lane(const Product& product, const TensorAddress& at, const char* nam
 // A as [rows][depth] from the lanes of tensor memory: 32-bit cells hold consecutive elements.
 void read_left_cells(const Product& product, Cta& cta, float* out) {
   const Element element = product.shape.a;
-  const u32 depth = product.depth(), per_cell = 4 / bytes_of(element), bits = 8 * bytes_of(element),
-            columns = depth / per_cell;
+  const u32 depth = product.depth(), columns = depth * bytes_of(element) / 4, per_chunk = 16 / bytes_of(element);
   const TensorAddress at = product.a_address;
   TensorMemory& memory = tensor_columns(product.place, cta, at.column, columns);
   bool valid = true;
   for (const Block& block : blocks_of(product))
-    for (u32 row = 0; row < block.rows; ++row)
-      for (u32 c = 0; c < columns; ++c) {
-        const size_t index = size_t(at.lane + block.lane + row) * kTensorColumns + at.column + c;
-        valid &= memory.valid[index];
-        for (u32 i = 0; i < per_cell; ++i)
-          out[(block.row + row) * depth + c * per_cell + i] =
-              element_value(element, memory.cells.data()[index] >> (bits * i));
-      }
+    for (u32 row = 0; row < block.rows; ++row) {
+      const size_t index = size_t(at.lane + block.lane + row) * kTensorColumns + at.column;
+      const u8* bytes = reinterpret_cast<const u8*>(memory.cells.data() + index);
+      valid &= !std::memchr(&memory.valid[index], 0, columns);
+      for (u32 chunk = 0; chunk < columns / 4; ++chunk)
+        decode_chunk(element, bytes + 16 * chunk, out + (block.row + row) * depth + chunk * per_chunk);
+    }
   if (!valid)
     product.place.warp->run->hazard(HazardKind::kUninitialisedTensorMemory, product.place, [&] {
       return format("reads A from columns %u on that nothing has written", at.column);
@@ -199,22 +197,30 @@ void accumulate_block(const Product& product, Cta& cta, u32 number, const Block&
   const u32 depth = product.depth(), columns = block.columns, lane = product.d.lane + block.lane;
   TensorMemory& memory = tensor_columns(product.place, cta, product.d.column, columns);
   const auto row_at = [&](u32 row) { return size_t(lane + row) * kTensorColumns + product.d.column; };
+  const auto cells = [&](u32 row) { return memory.cells.data() + row_at(row); };
+  // f32 sums of all rows are made where they lie.
+  const bool in_place = product.shape.d == Accumulators::kF32 && product.disabled == decltype(product.disabled){};
   bool valid = true;
   for (u32 row = 0; row < block.rows; ++row) {
     valid &= !product.accumulate || !product.is_enabled(number, lane + row) ||
              !std::memchr(&memory.valid[row_at(row)], 0, columns);
-    open_row(product, memory.cells.data() + row_at(row), columns, sums + row * columns);
+    if (!in_place)
+      open_row(product, cells(row), columns, sums + row * columns);
+    else if (!product.accumulate)
+      std::fill_n(cells(row), columns, 0);
   }
   if (!valid)
     product.place.warp->run->hazard(HazardKind::kUninitialisedTensorMemory, product.place, [&] {
       return format("accumulates onto columns from %u on that nothing has written", product.d.column);
     });
-  multiply_rows(
-      {a + block.row * depth, b + block.from, product.shape.n, sums, columns, block.rows, columns, depth});
+  const bool known = product.accumulate && valid;  // enabled rows are initialised already
+  const u32 pitch = in_place ? kTensorColumns : columns;
+  float* d = in_place ? reinterpret_cast<float*>(cells(0)) : sums;
+  multiply_rows({a + block.row * depth, b + block.from, product.shape.n, d, pitch, block.rows, columns, depth});
   for (u32 row = 0; row < block.rows; ++row) {
     if (!product.is_enabled(number, lane + row)) continue;
-    close_row(product, sums + row * columns, columns, memory.cells.data() + row_at(row));
-    std::memset(&memory.valid[row_at(row)], 1, columns);
+    if (!in_place) close_row(product, sums + row * columns, columns, cells(row));
+    if (!known) std::memset(&memory.valid[row_at(row)], 1, columns);
   }
 }
 

@@ -21,6 +21,7 @@ namespace {
 
 constexpr u32 kTileAlign = 128;
 constexpr u32 kMaxBox = 256;
+constexpr u64 kRowsAhead = 24;  // of a box that the host fetches early
 constexpr u64 kMaxExtent = u64(1) << 32;
 using Coordinates = std::array<i64, kMaxRank>;
 
@@ -41,6 +42,7 @@ TensorMap read_map(const Place& place, const Operand& operand, u32 rank) {
   const auto illegal = [&](const std::string& what) { place.warp->illegal(*place.insn, what); };
   if (!is_sound(map))
     illegal(format("address 0x%llx holds no tensor map made by cuTensorMapEncodeTiled", (unsigned long long)address));
+  check_tensor_map(place, address, kTensorMapBytes);
   if (map.rank != rank) illegal(format("the tensor map has %u dimensions, the instruction %u", map.rank, rank));
   return map;
 }
@@ -104,14 +106,15 @@ void for_rows(const TensorMap& map, const Coordinates& at, Visit visit) {
 }
 
 // Bytes [begin, end) of a row in pieces that do not cross a 16-byte chunk: piece(offset in the row, swizzled offset,
-// bytes).
+// bytes). The number of bytes of a whole chunk is a constant, so that its copy is one move.
 template <class Piece>
 void for_chunks(u32 base, const BoxRow& row, u32 begin, u32 end, Swizzle swizzle, Piece piece) {
-  while (begin < end) {
-    const u32 at = base + row.offset + begin, bytes = std::min(end - begin, 16 - at % 16);
-    piece(begin, swizzled(at, swizzle), bytes);
-    begin += bytes;
-  }
+  const u32 start = base + row.offset;
+  const auto part = [&](u32 bytes) { piece(begin, swizzled(start + begin, swizzle), bytes), begin += bytes; };
+  if (begin < end && (start + begin) % 16) part(std::min(end - begin, 16 - (start + begin) % 16));
+  for (; begin + 16 <= end; begin += 16)
+    piece(begin, swizzled(start + begin, swizzle), std::integral_constant<u32, 16>{});
+  if (begin < end) part(end - begin);
 }
 
 // The value of elements outside the tensor.
@@ -129,12 +132,15 @@ void load_box(const Place& place, const Issue& issue, const TensorMap& map, cons
   u8* window = to.data - to.offset;
   const u32 row_bytes = map.box[0] * u32(map.element_bytes);
   const Swizzle swizzle = Swizzle(map.swizzle);
+  // Rows lie far apart, so the host cannot guess the next ones.
+  const u64 ahead = map.rank > 1 ? kRowsAhead * map.strides[0] * map.steps[1] : 0;
   for_rows(map, at, [&](const BoxRow& row) {
     if (row.begin < row.end) {
       const u8* from = global_at(place, row.address + row.begin, row.end - row.begin, 1, Access::kRead) - row.begin;
       check_global_async_read(place, row.address + row.begin, row.end - row.begin);
+      for (u32 byte = row.begin; ahead && byte < row.end; byte += 64) __builtin_prefetch(from + ahead + byte);
       for_chunks(to.offset, row, row.begin, row.end, swizzle,
-                 [&](u32 begin, u32 offset, u32 count) { std::memcpy(window + offset, from + begin, count); });
+                 [&](u32 begin, u32 offset, auto count) { std::memcpy(window + offset, from + begin, count); });
     }
     const auto outside = [&](u32, u32 offset, u32 count) { fill(window + offset, count, map); };
     for_chunks(to.offset, row, 0, row.begin, swizzle, outside);
@@ -159,7 +165,7 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
     const TensorMap map = read_map(place, insn.ops[1], rank);
     const Boxes boxes = read_coordinates(place, 4, map, rows);
     const u64 bytes = boxes.count * map.box_bytes();
-    const u32 own = destination >> kRankShift, barrier_rank = barrier >> kRankShift;
+    const u32 own = rank_of(place, destination), barrier_rank = rank_of(place, barrier);
     const u32 ranks = multicast ? warp.row(insn.ops[3].slot)[lane] & 0xffff : 1u << own;
     if (!multicast && (pair ? own / 2 != barrier_rank / 2 : own != barrier_rank))
       warp.illegal(insn, format("the mbarrier is in CTA rank %u but the destination in rank %u", barrier_rank, own));
@@ -184,13 +190,16 @@ void read_box(const Place& place, const TensorMap& map, const Coordinates& at, u
               std::vector<u8>& staged) {
   const Location from = shared_at(place, source, checked_bytes(place, map), align, Scope::kCta);
   const u8* window = from.data - from.offset;
-  staged.reserve(staged.size() + map.box_bytes());
+  size_t end = staged.size();
+  staged.resize(end + map.box_bytes());
   for_rows(map, at, [&](const BoxRow& row) {
-    for_chunks(from.offset, row, row.begin, row.end, Swizzle(map.swizzle), [&](u32, u32 offset, u32 count) {
-      from.cta->check_async_read(place, offset, count);
-      staged.insert(staged.end(), window + offset, window + offset + count);
+    for_chunks(from.offset, row, row.begin, row.end, Swizzle(map.swizzle), [&](u32, u32 offset, auto count) {
+      if (!from.cta->is_clean(offset & ~15u)) from.cta->check_async_read(place, offset, count);
+      std::memcpy(&staged[end], window + offset, count);
+      end += count;
     });
   });
+  staged.resize(end);
 }
 
 // Returns what is behind the bytes it wrote.

@@ -18,6 +18,7 @@ std::span<const NamedHandler> tma_handlers();
 std::span<const NamedHandler> wgmma_handlers();
 std::span<const NamedHandler> fragment_handlers();
 std::span<const NamedHandler> tensor_memory_handlers();
+std::span<const NamedHandler> tensor_transfer_handlers();
 std::span<const NamedHandler> tensor_product_handlers();
 std::span<const NamedHandler> tensor_copy_handlers();
 std::span<const NamedHandler> tensor_pipe_handlers();

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "races.hpp"
+#include "uniform.hpp"
 #include "waits.hpp"
 
 namespace ptx {
@@ -20,6 +21,26 @@ WgmmaState& state_of(Warp& warp) {
   return *warp.wgmma;
 }
 
+// Reports operands that differ from those of the warps of the group that have issued the same product.
+void check_group(const WgmmaProduct& product) {
+  Warp& warp = *product.place.warp;
+  const u64 number = warp.wgmma->issued();
+  for (u32 i = first_of_group(warp); i < first_of_group(warp) + kWarpsOfGroup; ++i) {
+    const WgmmaState* state = warp.cta->warps[i]->wgmma.get();
+    if (i == warp.index || !state || number < state->retired || number >= state->issued()) continue;
+    const WgmmaProduct& other = state->products[number - state->retired];
+    const char* name = other.accumulate != product.accumulate         ? "scale-d"
+                       : other.a_descriptor != product.a_descriptor   ? "descriptor of A"
+                       : other.b_descriptor != product.b_descriptor   ? "descriptor of B"
+                                                                      : nullptr;
+    if (!name) continue;
+    warp.run->hazard(HazardKind::kDivergentOperand, product.place, [&] {
+      return format("has another %s in %s than in warp %u of its warpgroup", name, warp.name().c_str(), i);
+    });
+    return;
+  }
+}
+
 Step mma(Warp& warp, const Insn& insn, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   if (first_of_group(warp) + kWarpsOfGroup > warp.cta->warps.size())
@@ -28,6 +49,9 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   const WgmmaForm form(insn);
   WgmmaState& state = state_of(warp);
   WgmmaProduct product{{&warp, &insn, 0}};
+  check_uniform(product.place, insn.ops[insn.ops.size() - 2], warp.live, "descriptor of B");
+  check_uniform(product.place, insn.ops.back(), warp.live, "scale-d");
+  if (!form.a_in_registers) check_uniform(product.place, insn.ops[form.registers], warp.live, "descriptor of A");
   u32 next = form.registers;
   if (form.a_in_registers) {
     product.a_fragment.resize(4 * kLanes);
@@ -42,12 +66,14 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   Site& site = warp.run->site(product.place);
   site.flops += form.flops();
   site.dtype = name_of(form.a);
+  check_group(product);
   hold_accumulators(product);
   check_wgmma_reads(product, u32(state.issued()) + 1);
   if (!product.accumulator) {
     compute_wgmma(product);
     keep_results(product);
   }
+  warp.run->hold_pending();
   state.products.push_back(std::move(product));
   warp.run->event();
   return Step::kNext;

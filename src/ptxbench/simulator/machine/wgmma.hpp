@@ -68,7 +68,8 @@ struct WgmmaState {
   u64 completed = 0;  // products known to be complete for the whole warpgroup
   u64 requested = 0;  // products that a late schedule has been asked to complete
   bool fenced = false;
-  std::vector<u32> fenced_rows;  // contents of the kernel's wgmma rows at the last fence, or as products left them
+  bool intact = false;  // the kernel's wgmma rows hold what the last fence saw, or what products left there since
+  std::vector<u32> fenced_rows;  // that, once they do not
 
   u64 issued() const { return retired + products.size(); }
 };
@@ -79,9 +80,10 @@ void check_wgmma_reads(const WgmmaProduct& product, u32 step);
 // Computes a warp's quarter of a product onto its accumulators.
 void compute_wgmma(const WgmmaProduct& product);
 
-// Registers around products. `hold` takes the accumulators of a product out of the registers in a late schedule, and
+// Registers around products. `save` keeps what the last fence saw before another instruction changes them. `hold` takes the accumulators of a product out of the registers in a late schedule, and
 // `retire` gives them back once the last product on them is complete; `fence` notes what the registers hold, and
 // `check_fence` reports a product on registers that changed since; `keep` notes what a product left in them.
+void save_registers(Warp& warp);
 void hold_accumulators(WgmmaProduct& product);
 void retire_accumulators(const WgmmaProduct& product);
 void fence_registers(Warp& warp);

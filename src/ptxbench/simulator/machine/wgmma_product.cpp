@@ -1,4 +1,5 @@
 // The arithmetic of wgmma. Each warp computes its 16 rows of the 64.
+#include <algorithm>
 #include <cstring>
 
 #include "races.hpp"
@@ -33,24 +34,25 @@ OperandTile right_tile(const WgmmaProduct& product, const WgmmaForm& form) {
 const float* read_right(const WgmmaProduct& product, const WgmmaForm& form) {
   Cta& cta = *product.place.warp->cta;
   const PanelKey key{product.b_descriptor, form.columns, form.b, form.b_mn_major};
-  return cta.panels->find_or_read(key, cta.shared_version, form.columns * form.depth + kPanelPadding, [&](float* out) {
-    read_tile(product.place, cta, right_tile(product, form), {1, form.columns, true}, out);
+  const OperandTile tile = right_tile(product, form);
+  const size_t size = form.columns * form.depth + kPanelPadding;
+  return cta.panels->find_or_read(cta, key, extent_of(tile), size, [&](float* out) {
+    return read_tile(product.place, cta, tile, {1, form.columns, true}, out);
   });
 }
 
 // The warp's 16 rows of A, as multiply_fragments takes them.
 void read_left(const WgmmaProduct& product, const WgmmaForm& form, float* out) {
   const Warp& warp = *product.place.warp;
-  alignas(64) float rows[16 * kMaxDepth];
   if (form.a_in_registers) {
-    decode_fragment(form.a, product.a_fragment.data(), 4, form.depth, rows);
+    spread_fragment(form.a, product.a_fragment.data(), 4, out);
   } else {
-    read_tile(product.place, *warp.cta, left_tile(product, form), {form.depth, 1}, rows);
+    alignas(64) float columns[kMaxDepth * 16];
+    read_tile(product.place, *warp.cta, left_tile(product, form), {1, 16}, columns);
+    spread_columns(columns, form.depth, out);
   }
   const float scale = (form.negate ? -1.0f : 1.0f) * warp.run->options.perturbation;
-  if (scale != 1.0f)
-    for (u32 i = 0; i < 16 * form.depth; ++i) rows[i] *= scale;
-  spread_rows(rows, form.depth, out);
+  if (scale != 1.0f) std::for_each_n(out, 2 * kLanes * form.depth, [=](float& value) { value *= scale; });
 }
 
 }  // namespace

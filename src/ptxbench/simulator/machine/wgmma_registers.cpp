@@ -1,16 +1,18 @@
 // The registers of wgmma: accumulators in flight, moves of them, and what wgmma.fence orders.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "wgmma.hpp"
 
 namespace ptx {
 namespace {
 
-// What the last fence saw in a register, or null before the first fence.
+// What the last fence saw in a register; null before the first fence, and while the register itself holds it.
 u32* fenced_row(Warp& warp, i32 slot) {
-  auto& fenced = warp.wgmma->fenced_rows;
-  return fenced.empty() ? nullptr : &fenced[size_t(warp.launch->kernel->wgmma_row_index[size_t(slot)]) * kLanes];
+  WgmmaState& state = *warp.wgmma;
+  auto& fenced = state.fenced_rows;
+  return !state.fenced || state.intact ? nullptr : &fenced[size_t(warp.launch->kernel->wgmma_row_index[size_t(slot)]) * kLanes];
 }
 
 // Writes a row of results to its register; what a product leaves there counts as fenced.
@@ -73,6 +75,7 @@ void hold_accumulators(WgmmaProduct& product) {
   check_fence(product);
   if (!warp.run->late(Deferred::kProduct)) return;
   if (!product.accumulator) {
+    save_registers(warp);
     WgmmaAccumulator& accumulator = state.in_flight.emplace_back();
     accumulator.rows.resize(size_t(count) * kLanes);
     for (u32 i = 0; i < count; ++i) {
@@ -98,10 +101,12 @@ void retire_accumulators(const WgmmaProduct& product) {
   warp.wgmma->in_flight.remove_if([&](const WgmmaAccumulator& other) { return &other == accumulator; });
 }
 
-void fence_registers(Warp& warp) {
+void fence_registers(Warp& warp) { warp.wgmma->fenced = warp.wgmma->intact = true; }
+
+void save_registers(Warp& warp) {
   WgmmaState& state = *warp.wgmma;
+  if (!std::exchange(state.intact, false)) return;
   const auto& rows = warp.launch->kernel->wgmma_rows;
-  state.fenced = true;
   state.fenced_rows.resize(rows.size() * kLanes);
   for (size_t i = 0; i < rows.size(); ++i) std::memcpy(&state.fenced_rows[i * kLanes], warp.row(rows[i]), kLanes * 4);
 }
@@ -114,6 +119,7 @@ void check_fence(const WgmmaProduct& product) {
                      [] { return "is the first product of the warp and no wgmma.fence precedes it"; });
     return;
   }
+  if (warp.wgmma->intact) return;
   const WgmmaForm form(*place.insn);
   const u32 first = product.accumulate && !product.accumulator ? 0 : form.registers;
   const u32 last = form.registers + (form.a_in_registers ? 4 : 0);
@@ -130,6 +136,7 @@ void check_fence(const WgmmaProduct& product) {
 
 void keep_results(const WgmmaProduct& product) {
   Warp& warp = *product.place.warp;
+  if (warp.wgmma->intact) return;
   const u32 count = WgmmaForm(*product.place.insn).registers;
   for (u32 i = 0; i < count; ++i)
     if (u32* fenced = fenced_row(warp, product.place.insn->ops[i].slot))
@@ -143,6 +150,7 @@ Step move_register(Warp& warp, const Insn& insn, u32 mask) {
   const i32 to = insn.ops[0].slot, from = insn.ops[1].slot;
   u32 *target = warp.row(to), *source = warp.row(from);
   if (warp.wgmma && mask == kFullMask && rename(*warp.wgmma, from, to)) {
+    save_registers(warp);
     std::fill_n(target, kLanes, kPoison);
     return Step::kNext;
   }
