@@ -10,6 +10,7 @@ from adapt_verdicts import as_kernel, some_variants, unlike_variants
 from ptxbench.adapt import Recipe, load_faults
 from ptxbench.adapt.data.families import Variant, load_families
 from ptxbench.adapt.data.judged import GoodKernel, judge_good
+from ptxbench.adapt.data.planning import plan_attempts
 from ptxbench.adapt.data.repair import try_fault
 from ptxbench.build import find_toolchain
 from ptxbench.core import Artifact, KernelNode, LaunchPlan, make_candidate
@@ -59,10 +60,10 @@ def test_a_kernel_and_a_fault_are_judged(local: LocalEvaluator, judge: StoringEv
     good = judge_good(judge, as_kernel(variant), speed_floor=0.15)
     assert isinstance(good, GoodKernel), good
     recipe = Recipe(name="test", kind="repair")
-    for fault in load_faults():
-        if fault.name in ("missing_semicolon", "unknown_wrapper"):
-            trial = try_fault(judge, fault, [good], recipe)
-            assert [item.failure for item in trial.confirmed] == ["compile_error"], trial.dropped
+    chosen = [fault for fault in load_faults() if fault.name in ("missing_semicolon", "unknown_wrapper")]
+    for planned in plan_attempts(chosen, [good], recipe.faults):
+        trial = try_fault(judge, planned, recipe)
+        assert [item.failure for item in trial.confirmed] == ["compile_error"], trial.dropped
 
 
 def test_a_second_build_asks_for_nothing(judge: StoringEvaluator) -> None:

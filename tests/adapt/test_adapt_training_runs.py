@@ -117,6 +117,17 @@ def test_a_killed_training_resumes_to_the_same_losses(tmp_path: Path) -> None:
     )
 
 
+def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    data_in(tmp_path)
+    _, recipe = small(tmp_path)
+    whole = train(prepare(recipe, tmp_path / "whole", say), tmp_path / "whole", say)
+    stopped = train(prepare(recipe, tmp_path / "parts", say), tmp_path / "parts", say, max_steps=5)
+    assert (stopped.steps, stopped.stopped_early) == (5, False)
+    ended = train(prepare(recipe, tmp_path / "parts", say), tmp_path / "parts", say, resume=True)
+    assert ended.resumed_at == (5,)
+    assert ended.losses == pytest.approx(whole.losses, rel=1e-5)
+
+
 def test_training_learns_and_its_replies_are_compared(tmp_path: Path) -> None:
     data_in(tmp_path)
     _, recipe = small(tmp_path)
@@ -126,8 +137,8 @@ def test_training_learns_and_its_replies_are_compared(tmp_path: Path) -> None:
         folder = tmp_path / f"{chosen.name}-{chosen.seed}"
         prepared = prepare(chosen, folder, say)
         train(prepared, folder, say)
-        assert write_samples(prepared, folder, say) == 2
         folders.append(folder)
+    assert write_samples(folders, say) == 6
 
     class Judge:
         def evaluate(self, candidate: Candidate) -> Verdict:
@@ -137,7 +148,7 @@ def test_training_learns_and_its_replies_are_compared(tmp_path: Path) -> None:
     untrained, trained = found.arms
     assert (untrained.seeds, trained.seeds) == ((0,), (0, 1))
     assert trained.losses["repair"].most < untrained.losses["repair"].mean
-    assert trained.reached["complete"].value == 0
+    assert trained.replies["repair"].reached["complete"].value == 0
     assert len(read_samples(folders[0])) == 2
     assert {s.row for s in read_samples(folders[0])} == {s.row for s in read_samples(folders[2])}
 
@@ -151,6 +162,63 @@ def test_training_learns_and_its_replies_are_compared(tmp_path: Path) -> None:
     prepared.tokenizer.save_pretrained(wider)
     with pytest.raises(UsageError, match="does not fit the base"):
         merge(folders[1], tmp_path / "wrong", say, base=str(wider))
+
+
+RL = """
+kind = "grpo"
+name = "test-rl"
+steps = 4
+group = 2
+new_tokens = 12
+learning_rate = 1e-3
+every = 2
+[model]
+base = "{base}"
+dtype = "float32"
+[tiers]
+code = 0.1
+compiles = 1.0
+[[prompts]]
+task = "gemm_f16"
+target = "sm_90a"
+text = "Write a kernel."
+"""
+
+RL_RUN = """
+import sys
+from pathlib import Path
+from ptxbench.adapt.training import load_training_recipe, reinforce
+class Judge:
+    def evaluate(self, candidate):
+        raise AssertionError("a random model writes no kernel")
+reinforce(load_training_recipe(Path(sys.argv[1])), Judge(), Path(sys.argv[2]), lambda stage: print(stage, flush=True),
+          resume=len(sys.argv) > 3)
+"""
+
+
+def test_a_killed_reinforcement_goes_on_with_the_replies_that_it_would_have_had(tmp_path: Path) -> None:
+    small(tmp_path)
+    path = tmp_path / "rl.toml"
+    path.write_text(RL.format(base=tmp_path / "tiny"))
+    command = [sys.executable, "-c", RL_RUN, str(path)]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    with subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("step 3 of"):
+                process.send_signal(signal.SIGKILL)
+                break
+        process.wait(60)
+    assert not read_record(tmp_path / "killed").finished
+    subprocess.run([*command, str(tmp_path / "killed"), "resume"], check=True, capture_output=True)
+    whole, resumed = read_record(tmp_path / "whole"), read_record(tmp_path / "killed")
+    assert (resumed.resumed_at, resumed.steps, resumed.finished) == ((2,), 4, True)
+    assert resumed.recipe_digest == whole.recipe_digest
+    told = [[entry.get("entropy") for entry in record.history if "reward" in entry] for record in (whole, resumed)]
+    assert len(told[0]) == 4
+    assert told[1] == pytest.approx(told[0], rel=1e-4)
+    again = subprocess.run([*command, str(tmp_path / "killed")], check=False, capture_output=True, text=True)
+    assert "holds a training already" in again.stderr
 
 
 def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +14,15 @@ from rich.table import Table
 
 from ptxbench.adapt import (
     BuildRecord,
+    Lesson,
     Recipe,
+    RecordedFirst,
     build,
     check_parquet,
     load_recipe,
     read_build,
     read_rows,
+    read_verdicts,
     report_page,
     rows_digest,
     write_data_set,
@@ -31,6 +35,7 @@ from ptxbench.cli.machine import err, ready_evaluator, storing
 from ptxbench.core import UsageError
 from ptxbench.evaluate import LocalEvaluator
 from ptxbench.report import batch_display
+from ptxbench.runners import Pace, Question, ask, check_inspect
 from ptxbench.solutions import include_dir
 from ptxbench.store import write_atomically
 
@@ -56,6 +61,10 @@ def build_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", show_default=False)],
     device: Annotated[str, typer.Option("--device", help="sim (CPU), cuda, or auto.")] = "sim",
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1024, help="Kernels judged at a time.")] = 1,
+    verdicts: Annotated[
+        list[Path] | None,
+        typer.Option(help="Verdicts of another run (JSON lines of `ptxbench eval FOLDER --json`), taken as they are."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Build a data set from a recipe; every kernel in it is judged.
@@ -64,12 +73,16 @@ def build_command(
     that the recipe asks for are missing (apart from those that need a GPU where there is none).
     """
     chosen = load_recipe(recipe)
+    known = read_verdicts(verdicts or ())
     check_parquet()
+    if chosen.explanations.teacher:
+        check_inspect()
     with evaluating(context, device, chosen) as evaluator:
-        judge = storing(replace(evaluator, threads=1), resume=True)
+        judge = RecordedFirst(known, storing(replace(evaluator, threads=1), resume=True))
         built = build(
-            chosen, judge, include_dir(), jobs=jobs, display=lambda title, total: batch_display(err, title, total)
-        )
+            chosen, judge, include_dir(), jobs=jobs, display=lambda title, total: batch_display(err, title, total),
+            teacher=partial(answers, chosen.explanations.teacher),
+        )  # fmt: skip
     record = write_data_set(built, out)
     tell(record, out, as_json)
     short = {kind: why for kind, why in record.statistics.missing.items() if "needs a device" not in why}
@@ -95,6 +108,12 @@ def report_command(
         emit(record.statistics.model_dump_json(indent=2))
     else:
         tell(record, page, as_json=False)
+
+
+def answers(model: str, lessons: Sequence[Lesson]) -> list[str]:
+    """A teacher's explanations, empty where it gave none."""
+    replies = ask(model, [Question(*lesson) for lesson in lessons], Pace(jobs=1))
+    return ["" if reply.error else reply.text for reply in replies]
 
 
 @contextmanager
@@ -128,6 +147,8 @@ def tell(record: BuildRecord, place: Path, as_json: bool) -> None:
     if s.operators:
         three = sum(operator.bases >= 3 for operator in s.operators.values())
         table.add_row("fault operators", f"{three} of {len(s.operators)} confirmed on three kernels or more")
+    if s.fallbacks:
+        table.add_row("explained by the template", ", ".join(f"{why} {count}" for why, count in s.fallbacks.items()))
     for kind, why in s.missing.items():
         table.add_row("missing", f"{kind}: {why}")
     show(table)

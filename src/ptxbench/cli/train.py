@@ -1,4 +1,4 @@
-"""The commands that train models: `ptxbench train`, `ptxbench merge` and `ptxbench heldout`."""
+"""The commands that train models: `ptxbench train`, `ptxbench merge`, `ptxbench sample` and `ptxbench heldout`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands to the program."""
     app.command("train")(train_command)
     app.command("merge")(merge_command)
+    app.command("sample")(sample_command)
     app.command("heldout")(heldout_command)
 
 
@@ -61,7 +62,7 @@ def train_command(
     """Train a model by a recipe: supervised on data sets, or by reinforcement with the judge as reward.
 
     Rows longer than the recipe allows are left out and counted; nothing is cut. A training that was interrupted goes
-    on with --resume. Afterwards the model writes the replies to held-out prompts that the recipe asks for.
+    on with --resume.
     """
     chosen = load_training_recipe(recipe)
     if seed is not None:
@@ -84,16 +85,11 @@ def train_command(
     tell(supervised(chosen, recipe, folder, resume, steps), folder, as_json)
 
 
-def supervised(
-    recipe: TrainingRecipe, path: Path, folder: Path, resume: bool, steps: int | None
-) -> TrainingRecord:
-    """Trains and samples."""
+def supervised(recipe: TrainingRecipe, path: Path, folder: Path, resume: bool, steps: int | None) -> TrainingRecord:
+    """Trains on data sets."""
     check_launch(recipe, path, folder)
     with stage_display(err) as say:
-        prepared = prepare(recipe, folder, say)
-        record = train(prepared, folder, say, resume=resume, max_steps=steps)
-        write_samples(prepared, folder, say)
-    return record
+        return train(prepare(recipe, folder, say), folder, say, resume=resume, max_steps=steps)
 
 
 def merge_command(
@@ -105,6 +101,18 @@ def merge_command(
     with stage_display(err) as say:
         merge(training, out, say, base=base)
     emit(str(out))
+
+
+def sample_command(
+    trainings: TrainingPaths,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="Stop writing after so long; unfinished replies count.")
+    ] = None,
+) -> None:
+    """Let trained models write the replies to held-out prompts that their recipes ask for, all models at a time."""
+    with stage_display(err) as say:
+        replies = write_samples(trainings, say, seconds=seconds)
+    emit(f"{replies} replies of {len(trainings)} trainings")
 
 
 def heldout_command(
@@ -122,7 +130,8 @@ def heldout_command(
     if as_json:
         emit(found.model_dump_json(indent=2))
     else:
-        show(heldout_table(found))
+        for table in heldout_tables(found):
+            show(table)
 
 
 def tell(record: TrainingRecord, folder: Path, as_json: bool) -> None:
@@ -164,16 +173,21 @@ def tell_rehearsal(done: Rehearsal, folder: Path, as_json: bool) -> None:
     emit(str(folder))
 
 
-def heldout_table(found: HeldOut) -> Table:
-    """One row per recipe."""
-    table = Table(pad_edge=False)
+def heldout_tables(found: HeldOut) -> tuple[Table, Table]:
+    """Validation losses, one row per recipe, and what became of replies, one row per recipe and data set."""
     validated = [name for name in found.arms[0].losses if "/" not in name]
-    for column in ("training", "seeds", "replies", *(f"loss {name}" for name in validated), *found.arms[0].reached):
-        table.add_column(column)
+    shown = next(iter(found.arms[0].replies.values())).reached
+    losses, replies = Table(pad_edge=False), Table(pad_edge=False)
+    for column in ("training", "seeds", *(f"loss {name}" for name in validated)):
+        losses.add_column(column)
+    for column in ("training", "prompts", "replies", "ended", *shown):
+        replies.add_column(column)
     for arm in found.arms:
-        spreads = [arm.losses[name] for name in validated]
-        losses = [f"{spread.mean:.3f} ({spread.least:.3f}–{spread.most:.3f})" for spread in spreads]
-        shares = [f"{one.value:.2f} ({one.low:.2f}–{one.high:.2f})" for one in arm.reached.values()]
         taint = f" (trained on {', '.join(arm.evaluation_tasks)})" if arm.evaluation_tasks else ""
-        table.add_row(arm.name + taint, str(len(arm.seeds)), str(arm.replies), *losses, *shares)
-    return table
+        spreads = [arm.losses[name] for name in validated]
+        told = [f"{spread.mean:.3f} ({spread.least:.3f}–{spread.most:.3f})" for spread in spreads]
+        losses.add_row(arm.name + taint, str(len(arm.seeds)), *told)
+        for data, own in arm.replies.items():
+            shares = [f"{one.value:.2f} ({one.low:.2f}–{one.high:.2f})" for one in own.reached.values()]
+            replies.add_row(arm.name + taint, data, str(own.number), f"{own.ended:.2f}", *shares)
+    return losses, replies

@@ -13,9 +13,10 @@ from ptxbench.runners.planning import (
     stored_prompts,
 )
 from ptxbench.runners.rejudging import Change, rejudge
-from ptxbench.runners.starting import Continue, check_inspect, open_run
+from ptxbench.runners.starting import Continue, Question, ask, check_inspect, open_run
 
 __all__ = [
-    "Bench", "Change", "Continue", "Pace", "check_inspect", "choose_tasks", "header_text", "make_prompts", "open_run",
-    "prompt_uses", "rejudge", "remaining", "run_name", "stored_prompts", "write_harbor_task",
+    "Bench", "Change", "Continue", "Pace", "Question", "ask", "check_inspect", "choose_tasks", "header_text",
+    "make_prompts", "open_run", "prompt_uses", "rejudge", "remaining", "run_name", "stored_prompts",
+    "write_harbor_task",
 ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from ptxbench.core import RunMode, RunRecord, TrajectoryRecord, UsageError
+from ptxbench.core import ReplyRecord, RunMode, RunRecord, TrajectoryRecord, UsageError
 from ptxbench.runners.bench import Bench
 from ptxbench.runners.external import run_external
 from ptxbench.runners.planning import Pace
@@ -30,6 +31,26 @@ def open_run(run: RunRecord, pace: Pace) -> Continue:
     from ptxbench.runners.running import open_models
 
     return open_models(run, pace)
+
+
+class Question(NamedTuple):
+    """A single question about a task; ``number`` tells the questions about the same one apart."""
+
+    task: str
+    number: int
+    system: str
+    user: str
+
+
+def ask(model: str, questions: Sequence[Question], pace: Pace) -> list[ReplyRecord]:
+    """The answers of a model in the order of the questions, with ``error`` where there is none.
+
+    ``model`` is a name as `ptxbench run` takes it. `UsageError` if it cannot be had.
+    """
+    check_inspect()
+    from ptxbench.runners.asking import ask_models
+
+    return ask_models(model, questions, pace)
 
 
 def check_inspect() -> str:

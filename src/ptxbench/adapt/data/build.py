@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxbench.adapt.data.conversation import Prompter
 from ptxbench.adapt.data.counting import token_counter
 from ptxbench.adapt.data.expert import expert_row
-from ptxbench.adapt.data.faults import SLOW, Fault, load_faults
+from ptxbench.adapt.data.faults import Fault, load_faults
 from ptxbench.adapt.data.judged import GoodKernel, Say, good_kernels
 from ptxbench.adapt.data.kernels import select
 from ptxbench.adapt.data.mine import mined_rows
+from ptxbench.adapt.data.planning import Planned, plan_attempts
 from ptxbench.adapt.data.recipe import Recipe
 from ptxbench.adapt.data.repair import Trial, add_more, repair_row, shortfalls, try_fault
 from ptxbench.adapt.data.rows import Dropped, Row
 from ptxbench.adapt.data.split import families_of
+from ptxbench.adapt.data.teacher import Teacher, taught
 from ptxbench.core import Evaluator, UsageError, in_parallel
 
 Display = Callable[[str, int], AbstractContextManager[Say]]
@@ -27,12 +29,15 @@ Display = Callable[[str, int], AbstractContextManager[Say]]
 
 @dataclass(frozen=True)
 class Built:
-    """A data set before it is written. ``trials`` says what became of every fault operator (repair recipes)."""
+    """A data set before it is written. ``trials`` says what became of every fault operator (repair recipes),
+    ``fallbacks`` why explanations of a teacher did not count (expert recipes).
+    """
 
     recipe: Recipe
     rows: Sequence[Row]
     dropped: Sequence[Dropped]
     trials: Sequence[Trial] = ()
+    fallbacks: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def missing(self) -> dict[str, int]:
@@ -40,10 +45,13 @@ class Built:
         return shortfalls(self.recipe, self.rows) if self.recipe.kind == "repair" else {}
 
 
-def build(recipe: Recipe, evaluator: Evaluator, include: Path, *, jobs: int, display: Display) -> Built:
+def build(
+    recipe: Recipe, evaluator: Evaluator, include: Path, *, jobs: int, display: Display, teacher: Teacher | None = None
+) -> Built:
     """Builds the rows of a recipe with an evaluator that stores its verdicts, so that a new start goes on.
 
-    ``include`` is the folder of the header set. Raises `UsageError` if nothing is left to judge.
+    ``include`` is the folder of the header set; ``teacher`` asks the model that the recipe names for explanations.
+    Raises `UsageError` if nothing is left to judge.
     """
     selection = select(recipe, include)
     prompter = Prompter(recipe, include)
@@ -55,16 +63,20 @@ def build(recipe: Recipe, evaluator: Evaluator, include: Path, *, jobs: int, dis
             evaluator, selection.kernels, jobs=jobs, speed_floor=recipe.gates.speed_floor, say=say
         )
     dropped = [*selection.dropped, *refused]
+    trials: Sequence[Trial] = ()
+    fallbacks: Mapping[str, int] = {}
     if recipe.kind == "expert":
-        candidates: list[Row | Dropped] = [expert_row(recipe, prompter, item) for item in good]
-        trials: Sequence[Trial] = ()
+        plans, fallbacks = taught(recipe, prompter, good, teacher)
+        candidates: list[Row | Dropped] = [
+            expert_row(recipe, prompter, item, plans.get(item.kernel.name, "")) for item in good
+        ]
     else:
         trials = _try_faults(recipe, evaluator, good, jobs, display)
         candidates = [repair_row(recipe, prompter, item) for trial in trials for item in trial.confirmed]
         dropped += [item for trial in trials for item in trial.dropped]
     candidates += mined_rows(recipe, prompter)
     rows, refused = _gated(recipe, candidates)
-    return Built(recipe, rows, [*dropped, *refused], trials)
+    return Built(recipe, rows, [*dropped, *refused], trials, fallbacks)
 
 
 def _try_faults(
@@ -72,17 +84,15 @@ def _try_faults(
 ) -> list[Trial]:
     """Every operator on unlike kernels, then more of those whose kind of failure is short of rows.
 
-    Each operator begins with another kernel, so that all tasks and targets get their share. Raises `UsageError` if no
-    kernel is good.
+    Raises `UsageError` if no kernel is good.
     """
-    faults = _chosen_faults(recipe)
-    order = _unlike_order(good)
-    if not order:
+    if not good:
         raise UsageError(f"the judge accepted none of the kernels of the recipe '{recipe.name}', so none can be broken")
-    with display("breaking kernels", len(faults)) as say:
+    planned = plan_attempts(_chosen_faults(recipe), _unlike_order(good), recipe.faults)
+    with display("breaking kernels", len(planned)) as say:
         trials = in_parallel(
-            lambda pair: try_fault(evaluator, pair[1], order[pair[0] :] + order[: pair[0]], recipe),
-            [(position % len(order), fault) for position, fault in enumerate(faults)],
+            lambda one: try_fault(evaluator, one, recipe),
+            planned,
             jobs,
             lambda trial: say(f"{len(trial.confirmed)} of {trial.judged} confirmed  {trial.fault.name}"),
         )
@@ -90,22 +100,23 @@ def _try_faults(
         kind: least - sum(item.failure == kind for trial in trials for item in trial.confirmed)
         for kind, least in recipe.faults.minimum.items()
     }
-    lacking = {kind: number for kind, number in lacking.items() if number > 0 and kind != SLOW}
+    lacking = {kind: number for kind, number in lacking.items() if number > 0}
     if lacking:
         with display("more of what is short", len(lacking)) as say:
             for kind, number in lacking.items():
-                _fill(evaluator, kind, number, trials, order)
+                _fill(evaluator, kind, number, trials, planned)
                 say(kind)
     return trials
 
 
-def _fill(evaluator: Evaluator, kind: str, number: int, trials: Sequence[Trial], good: Sequence[GoodKernel]) -> None:
+def _fill(evaluator: Evaluator, kind: str, number: int, trials: Sequence[Trial], planned: Sequence[Planned]) -> None:
     """Adds ``number`` faults of a kind, in equal shares from the operators that have shown it."""
-    able = [trial for trial in trials if any(item.failure == kind for item in trial.confirmed)]
-    for position, trial in enumerate(able):
+    both = zip(trials, planned, strict=True)
+    able = [(trial, plan) for trial, plan in both if any(item.failure == kind for item in trial.confirmed)]
+    for position, (trial, plan) in enumerate(able):
         share = -(-number // (len(able) - position))
         before = len(trial.confirmed)
-        add_more(evaluator, trial, good, share)
+        add_more(evaluator, trial, plan, share)
         number -= len(trial.confirmed) - before
 
 

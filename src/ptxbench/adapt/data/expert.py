@@ -6,12 +6,12 @@ from ptxbench.adapt.data.conversation import Prompter, answer, shape_conflict
 from ptxbench.adapt.data.explain import explain_solution, explain_variant, summary_sentence
 from ptxbench.adapt.data.judged import GoodKernel
 from ptxbench.adapt.data.recipe import Recipe
-from ptxbench.adapt.data.rows import Dropped, Provenance, Row
+from ptxbench.adapt.data.rows import LICENCE, Dropped, Provenance, Row
 from ptxbench.adapt.data.split import families
 
 
-def expert_row(recipe: Recipe, prompter: Prompter, good: GoodKernel) -> Row | Dropped:
-    """The row of one kernel, before its tokens are counted."""
+def expert_row(recipe: Recipe, prompter: Prompter, good: GoodKernel, plan: str = "") -> Row | Dropped:
+    """The row of one kernel, before its tokens are counted; ``plan`` is a teacher's explanation, if there is one."""
     kernel = good.kernel
     sizes = prompter.sizes(kernel.task, kernel.name)
     conflict = shape_conflict(kernel.task, sizes)
@@ -19,7 +19,7 @@ def expert_row(recipe: Recipe, prompter: Prompter, good: GoodKernel) -> Row | Dr
         return Dropped(name=kernel.name, gate="evaluation_shape", detail=conflict)
     condition = prompter.condition(uses_headers=kernel.uses_headers)
     if kernel.variant is not None:
-        explanation, sentence = explain_variant(kernel.variant, sizes), summary_sentence(kernel.variant)
+        explanation, sentence = plan or explain_variant(kernel.variant, sizes), summary_sentence(kernel.variant)
     else:
         about = kernel.solution.about if kernel.solution else ""
         explanation, sentence = explain_solution(kernel.source, about), f"The kernel below: {about}." if about else ""
@@ -37,6 +37,7 @@ def expert_row(recipe: Recipe, prompter: Prompter, good: GoodKernel) -> Row | Dr
         condition=condition,
         sizes=sizes,
         speedup=good.verdict.timing.speedup.median if good.verdict.timing else None,
+        licence=f"{LICENCE}; explanation: output of {recipe.explanations.teacher}" if plan else LICENCE,
         provenance=provenance(good),
     )
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ptxbench.adapt.data.families import Variant
 from ptxbench.adapt.data.faults import Change, Fault
-from ptxbench.core import Verdict
+from ptxbench.core import Verdict, sizes_text
 
 SHOWN_CHANGES = 3
 """Places of a fault that its explanation quotes; what rewrites whole kernels differs in many."""
@@ -28,7 +28,7 @@ def explain_variant(variant: Variant, sizes: Mapping[str, int]) -> str:
     return _render(
         "gemm.md.j2" if gemm else "attention.md.j2",
         f=facts,
-        sizes_text=", ".join(f"{name}={value}" for name, value in sizes.items()),
+        sizes_text=sizes_text(sizes),
         tiles=tiles,
         steps=steps,
         processors=variant.target.sheet.sm_count,
@@ -48,6 +48,12 @@ def explain_repair(fault: Fault, verdict: Verdict, changes: Sequence[Change]) ->
     """What is wrong, where, and what the repair is, in Markdown."""
     shown = list(changes[:SHOWN_CHANGES])
     return _render("repair.md.j2", fault=fault, verdict=_in_brief(verdict), changes=shown)
+
+
+def teacher_prompt(words: tuple[int, int], task: str, facts: str, source: str) -> str:
+    """What a teacher model is asked about a kernel; ``words`` are the least and the most it may write."""
+    least, most = words
+    return _render("teacher.md.j2", least=least, most=most, task=task, facts=facts, source=source.rstrip())
 
 
 def summary_sentence(variant: Variant) -> str:

@@ -48,6 +48,17 @@ class Faults(Record):
         return self
 
 
+class Explanations(Record):
+    """Who explains expert rows: templates, or a ``teacher`` model (a name as `ptxbench run --model` takes it).
+
+    A teacher's explanation must have at least and at most so many ``words`` and speak of nothing that is not in the
+    kernel, its facts or its task; where it does not, the template's is taken.
+    """
+
+    teacher: str = ""
+    words: tuple[int, int] = (80, 1200)
+
+
 class Gates(Record):
     """Limits of what is let in. Similarities are Jaccard indices of shingles of normalised tokens.
 
@@ -86,6 +97,7 @@ class Recipe(Record):
     sources: Sources = Sources()
     faults: Faults = Faults()
     gates: Gates = Gates()
+    explanations: Explanations = Explanations()
     shapes: dict[str, tuple[dict[str, int], ...]] = {}
     validation: tuple[str, ...] = ()
     evaluation_tasks: tuple[str, ...] = ()

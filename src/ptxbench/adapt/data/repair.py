@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptxbench.adapt.data.conversation import Prompter, answer, failed_turn, shape_conflict
@@ -11,9 +11,9 @@ from ptxbench.adapt.data.expert import provenance
 from ptxbench.adapt.data.explain import explain_repair
 from ptxbench.adapt.data.faults import Fault, changes
 from ptxbench.adapt.data.judged import GoodKernel
+from ptxbench.adapt.data.planning import Attempt, Planned
 from ptxbench.adapt.data.recipe import Recipe
 from ptxbench.adapt.data.rows import Dropped, Row
-from ptxbench.adapt.data.similarity import Shingles, jaccard, shingles
 from ptxbench.adapt.data.split import families
 from ptxbench.core import Evaluator, UnsupportedError, Verdict, make_candidate
 from ptxbench.prompts import feedback
@@ -45,35 +45,23 @@ class Trial:
         return len(self.confirmed) + len(self.dropped)
 
 
-def try_fault(evaluator: Evaluator, fault: Fault, good: Sequence[GoodKernel], recipe: Recipe) -> Trial:
-    """Applies an operator to kernels that are unlike each other until enough of them are confirmed.
-
-    One that only slows down is not tried where nothing was timed.
-    """
-    trial = Trial(fault)
-    if fault.only_slow and not any(item.verdict.timing for item in good):
-        return trial
-    for item, source in _unlike_first(fault, good, recipe.faults.unlike):
-        trial.applies += 1
-        if len(trial.confirmed) < recipe.faults.per_fault and trial.judged < recipe.faults.tries:
-            _judge(evaluator, trial, item, source)
+def try_fault(evaluator: Evaluator, planned: Planned, recipe: Recipe) -> Trial:
+    """Judges an operator's faulty kernels in their order until enough of them are confirmed."""
+    trial = Trial(planned.fault, applies=len(planned.attempts))
+    for attempt in planned.attempts:
+        if len(trial.confirmed) == recipe.faults.per_fault or trial.judged == recipe.faults.tries:
+            break
+        _judge(evaluator, trial, attempt)
     return trial
 
 
-def add_more(evaluator: Evaluator, trial: Trial, good: Sequence[GoodKernel], wanted: int) -> None:
-    """Applies an operator that was confirmed before to further kernels until ``wanted`` more are confirmed."""
-    done = {item.good.kernel.name for item in trial.confirmed}
-    done |= {item.name.partition(" + ")[2] for item in trial.dropped}
-    goal, attempts = len(trial.confirmed) + wanted, 0
-    for item in good:
-        if len(trial.confirmed) >= goal or attempts >= 2 * wanted:
+def add_more(evaluator: Evaluator, trial: Trial, planned: Planned, wanted: int) -> None:
+    """Judges further kernels of an operator that was confirmed before until ``wanted`` more are confirmed."""
+    goal, last = len(trial.confirmed) + wanted, trial.judged + 2 * wanted
+    for attempt in planned.attempts[trial.judged :]:
+        if len(trial.confirmed) == goal or trial.judged == last:
             return
-        if item.kernel.name in done or item.kernel.variant is None:
-            continue
-        source = trial.fault.apply_to(item.kernel.variant)
-        if source is not None:
-            attempts += 1
-            _judge(evaluator, trial, item, source)
+        _judge(evaluator, trial, attempt)
 
 
 def repair_row(recipe: Recipe, prompter: Prompter, item: Confirmed) -> Row | Dropped:
@@ -120,7 +108,8 @@ def shortfalls(recipe: Recipe, rows: Sequence[Row]) -> dict[str, int]:
     return {kind: least - counts[kind] for kind, least in recipe.faults.minimum.items() if counts[kind] < least}
 
 
-def _judge(evaluator: Evaluator, trial: Trial, item: GoodKernel, source: str) -> None:
+def _judge(evaluator: Evaluator, trial: Trial, attempt: Attempt) -> None:
+    item, source = attempt
     name = f"{trial.fault.name} + {item.kernel.name}"
     try:
         verdict = evaluator.evaluate(
@@ -135,20 +124,3 @@ def _judge(evaluator: Evaluator, trial: Trial, item: GoodKernel, source: str) ->
         return
     gate = "not_broken" if verdict.outcome.accepted and not verdict.hazards else "other_diagnosis"
     trial.dropped.append(Dropped(name=name, gate=gate, detail=f"{verdict.outcome.value}: {verdict.reason}"))
-
-
-def _unlike_first(fault: Fault, good: Sequence[GoodKernel], unlike: float) -> Iterator[tuple[GoodKernel, str]]:
-    """Kernels to which the fault applies, with the faulty source: first each that is unlike all before it."""
-    later: list[tuple[GoodKernel, str]] = []
-    seen: list[Shingles] = []
-    for item in good:
-        source = fault.apply_to(item.kernel.variant) if item.kernel.variant else None
-        if source is None:
-            continue
-        own = shingles(item.kernel.source)
-        if all(jaccard(own, other) < unlike for other in seen):
-            seen.append(own)
-            yield item, source
-        else:
-            later.append((item, source))
-    yield from later

@@ -54,7 +54,9 @@ class Operator(Record):
 
 
 class Statistics(Record):
-    """Everything that the report shows. Histograms have `BINS` equal bins from 0 to 1."""
+    """Everything that the report shows. Histograms have `BINS` equal bins from 0 to 1; ``fallbacks`` says why a
+    teacher's explanations did not count.
+    """
 
     rows: int
     splits: dict[str, int]
@@ -83,6 +85,7 @@ class Statistics(Record):
     unbalanced: tuple[str, ...]
     evaluation_tasks: tuple[str, ...]
     timed: int
+    fallbacks: dict[str, int] = {}
 
 
 def describe(built: Built) -> Statistics:
@@ -129,6 +132,7 @@ def describe(built: Built) -> Statistics:
         unbalanced=_unbalanced(axes, recipe.gates.max_share),
         evaluation_tasks=recipe.evaluation_tasks,
         timed=sum(row.speedup is not None for row in rows),
+        fallbacks=dict(built.fallbacks),
     )  # fmt: skip
 
 

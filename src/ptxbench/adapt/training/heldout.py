@@ -9,8 +9,8 @@ from statistics import fmean
 import numpy as np
 
 from ptxbench.adapt.training.reward import TIERS, judge_reply
-from ptxbench.adapt.training.samples import read_samples
-from ptxbench.adapt.training.saved import TrainingRecord, read_record
+from ptxbench.adapt.training.samples import Sample, read_samples
+from ptxbench.adapt.training.saved import TrainingRecord, finished_record
 from ptxbench.core import Evaluator, Progress, Record, UsageError
 from ptxbench.stats import Estimate, share
 
@@ -26,17 +26,24 @@ class Spread(Record):
     seeds: int
 
 
-class Arm(Record):
-    """All seeds of one recipe. ``losses`` are per data set and task family, ``reached`` the share of replies that
-    reached at least a tier, with a 95 % interval over tasks and replies.
+class Replies(Record):
+    """The replies to the prompts of one data set: how many, the share that ended by itself, and the shares that reached
+    at least a tier, with 95 % intervals over tasks and replies.
     """
+
+    number: int
+    ended: float
+    longest: int
+    reached: dict[str, Estimate]
+
+
+class Arm(Record):
+    """All seeds of one recipe. ``losses`` are per data set and task family, ``replies`` per data set."""
 
     name: str
     seeds: tuple[int, ...]
-    replies: int
-    ended: float
     losses: dict[str, Spread]
-    reached: dict[str, Estimate]
+    replies: dict[str, Replies]
     too_long: dict[str, dict[str, int]]
     rows: dict[str, dict[str, int]]
     evaluation_tasks: tuple[str, ...]
@@ -45,7 +52,7 @@ class Arm(Record):
 class HeldOut(Record):
     """What ``heldout.json`` holds."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     judge: str
     devices: tuple[str, ...]
     data: dict[str, str]
@@ -54,7 +61,7 @@ class HeldOut(Record):
 
 def judge_trainings(folders: Sequence[Path], evaluator: Evaluator, judge: str, say: Progress) -> HeldOut:
     """Judges every reply of the trainings. `UsageError` if they differ in the data that they were validated on."""
-    records = {folder: _finished(folder) for folder in folders}
+    records = {folder: finished_record(folder) for folder in folders}
     digests = {tuple((use.name, use.digest) for use in record.data) for record in records.values()}
     if len(digests) != 1:
         raise UsageError("these trainings were validated on different data sets, so their losses cannot be compared; "
@@ -70,40 +77,39 @@ def judge_trainings(folders: Sequence[Path], evaluator: Evaluator, judge: str, s
     )
 
 
-def _finished(folder: Path) -> TrainingRecord:
-    record = read_record(folder)
-    if not record.finished:
-        raise UsageError(f"the training in {folder} did not end; finish it with `ptxbench train … --resume`")
-    return record
-
-
 def _arm(
     name: str, folders: Sequence[Path], records: Mapping[Path, TrainingRecord], evaluator: Evaluator, say: Progress
 ) -> Arm:
-    tiers: list[str] = []
-    tasks: list[str] = []
-    ended: list[bool] = []
+    judged: dict[str, list[tuple[Sample, str]]] = {}
     for folder in folders:
         samples = read_samples(folder)
         for number, sample in enumerate(samples, 1):
             say(f"{name}: judging reply {number} of {len(samples)} in {folder}")
-            tiers.append(judge_reply(evaluator, sample.task, sample.target, sample.reply, str(folder))[0])
-            tasks.append(sample.task_family)
-            ended.append(sample.ended)
+            tier, _ = judge_reply(evaluator, sample.task, sample.target, sample.reply, str(folder))
+            judged.setdefault(sample.data, []).append((sample, tier))
     chosen = [records[folder] for folder in folders]
     first = chosen[0]
     return Arm(
         name=name,
         seeds=tuple(int(record.recipe["seed"]) for record in chosen),
-        replies=len(tiers),
-        ended=fmean(ended),
         losses={group: _spread([record.losses[group] for record in chosen]) for group in first.losses},
-        reached={
-            tier: share([_reaches(own, tier) for own in tiers], tasks, np.random.default_rng(0)) for tier in SHOWN
-        },
+        replies={data: _replies(pairs) for data, pairs in judged.items()},
         too_long={use.name: use.too_long for use in first.data},
         rows={use.name: {"train": use.train, "validation": use.validation} for use in first.data},
         evaluation_tasks=first.evaluation_tasks,
+    )
+
+
+def _replies(judged: Sequence[tuple[Sample, str]]) -> Replies:
+    samples, tiers = zip(*judged, strict=True)
+    tasks = [sample.task_family for sample in samples]
+    return Replies(
+        number=len(samples),
+        ended=fmean(sample.ended for sample in samples),
+        longest=max(sample.tokens for sample in samples),
+        reached={
+            tier: share([_reaches(own, tier) for own in tiers], tasks, np.random.default_rng(0)) for tier in SHOWN
+        },
     )
 
 

@@ -41,6 +41,21 @@ def reporting(say: Progress, numbers: Sequence[str]) -> Any:
     return type("Reporting", (base,), {"on_log": on_log})()
 
 
+def stopping_after(steps: int, *, measured: bool) -> Any:
+    """A callback that ends a training after ``steps``, with a checkpoint, and with the learning rates of the whole one.
+
+    ``measured`` says whether there are held-out rows to measure the loss on.
+    """
+
+    def on_step_end(_self: Any, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step >= steps:
+            control.should_save = control.should_training_stop = True
+            control.should_evaluate = measured
+
+    base: Any = library("transformers").TrainerCallback
+    return type("StoppingAfter", (base,), {"on_step_end": on_step_end})()
+
+
 def versions() -> dict[str, str]:
     """Versions of what a training's result depends on."""
     names = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")

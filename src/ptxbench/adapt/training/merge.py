@@ -8,7 +8,7 @@ from typing import Any
 from ptxbench.adapt.training.libraries import library, quiet
 from ptxbench.adapt.training.models import load_model, load_tokenizer
 from ptxbench.adapt.training.recipe import BaseModelChoice
-from ptxbench.adapt.training.saved import read_record, write_record
+from ptxbench.adapt.training.saved import TrainingRecord, finished_record, write_record
 from ptxbench.adapt.training.supervised import BASE, WEIGHTS
 from ptxbench.core import Progress, UsageError
 
@@ -19,27 +19,38 @@ def merge(training: Path, out: Path, say: Progress, *, base: str = "") -> Path:
     ``base`` overrides where the base lies now. `UsageError` if the training did not end, trained no adapter, or the
     adapter does not fit the base.
     """
-    record = read_record(training)
-    if not record.finished:
-        raise UsageError(f"the training in {training} did not end; finish it with `ptxbench train … --resume`")
-    if not (training / WEIGHTS / "adapter_config.json").exists():
+    record = finished_record(training)
+    if not _has_adapter(training):
         raise UsageError(f"the training in {training} made a whole model, not an adapter; serve {training / WEIGHTS}")
-    choice = BaseModelChoice.model_validate(record.recipe["model"])
-    if record.dry_run:
-        choice = choice.model_copy(update={"base": str(training / BASE), "gguf": ""})
-    if base:
-        choice = choice.model_copy(update={"base": base, "gguf": ""})
     quiet()
-    say("loading the base")
-    model, tokenizer = load_model(choice), load_tokenizer(choice)
-    _fits(model, training / WEIGHTS, choice.base)
-    say("merging")
-    merged = library("peft").PeftModel.from_pretrained(model, str(training / WEIGHTS)).merge_and_unload()
+    say("merging the adapter into its base")
+    merged = trained_model(training, record, base=base)
     say("writing the model")
     merged.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    load_tokenizer(_base_of(training, record, base)).save_pretrained(out)
     write_record(out, record)
     return out
+
+
+def trained_model(training: Path, record: TrainingRecord, *, base: str = "") -> Any:
+    """The model that a finished training made, with its adapter (if it has one) added into the base."""
+    choice = _base_of(training, record, base)
+    if not _has_adapter(training):
+        return load_model(choice.model_copy(update={"base": str(training / WEIGHTS), "gguf": ""}))
+    model = load_model(choice)
+    _fits(model, training / WEIGHTS, choice.base)
+    return library("peft").PeftModel.from_pretrained(model, str(training / WEIGHTS)).merge_and_unload()
+
+
+def _has_adapter(training: Path) -> bool:
+    return (training / WEIGHTS / "adapter_config.json").exists()
+
+
+def _base_of(training: Path, record: TrainingRecord, base: str) -> BaseModelChoice:
+    """Where the base lies: as said, beside a dry run, or as the recipe says."""
+    choice = BaseModelChoice.model_validate(record.recipe["model"])
+    elsewhere = base or (str(training / BASE) if record.dry_run else "")
+    return choice.model_copy(update={"base": elsewhere, "gguf": ""}) if elsewhere else choice
 
 
 def _fits(model: Any, adapter: Path, base: str) -> None:

@@ -81,8 +81,11 @@ class Validation(Record):
 
 
 class Samples(Record):
-    """Replies written after training to the prompts of held-out rows: ``per_prompt`` for each of at most ``prompts``
-    prompts of the data sets ``data``, ``batch`` at a time.
+    """Replies that `ptxbench sample` lets the model write to the prompts of held-out rows: ``per_prompt`` for each of
+    at most ``prompts`` prompts of the data sets ``data``, ``batch`` at a time.
+
+    A reply has at most ``new_tokens`` tokens, and no more than the recipe's ``max_tokens`` leave after the longest
+    prompt of its batch.
     """
 
     data: tuple[str, ...]

@@ -66,6 +66,14 @@ def read_record(folder: Path) -> TrainingRecord:
         raise UsageError(f"{path} is not a record of a training of schema 1 ({first_problem(error)})") from error
 
 
+def finished_record(folder: Path) -> TrainingRecord:
+    """The record of a training that ended; `UsageError` if it did not."""
+    record = read_record(folder)
+    if not record.finished:
+        raise UsageError(f"the training in {folder} did not end; finish it with `ptxbench train … --resume`")
+    return record
+
+
 def last_checkpoint(folder: Path) -> Path | None:
     """The latest checkpoint that was written completely: the trainer's state is the last of its files."""
     found: list[tuple[int, Path]] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxbench.adapt.data.files import read_rows
 from ptxbench.adapt.training.labels import Example, check_labels
-from ptxbench.adapt.training.libraries import library, quiet, reporting, versions
+from ptxbench.adapt.training.libraries import library, quiet, reporting, stopping_after, versions
 from ptxbench.adapt.training.material import Material, curriculum, load_material
 from ptxbench.adapt.training.models import (
     adapt,
@@ -106,15 +106,15 @@ def train(
         tokens={"learnt": sum(label >= 0 for example in prepared.order for label in example.labels),
                 "read": sum(len(example.input_ids) for example in prepared.order)},
     )  # fmt: skip
-    write_record(folder, record)
+    if trainer.is_world_process_zero():
+        write_record(folder, record)
     if recipe.phases:
         say(f"training for {record.planned_steps} steps")
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     say("measuring the validation loss")
     losses = _losses(trainer, material)
     say("saving the weights")
-    trainer.save_model(str(folder / WEIGHTS))
-    prepared.tokenizer.save_pretrained(folder / WEIGHTS)
+    _save_weights(trainer, folder / WEIGHTS)
     steps = int(trainer.state.global_step)
     record = record.model_copy(update={
         "steps": steps,
@@ -123,7 +123,8 @@ def train(
         "history": tuple(_numbers(entry) for entry in trainer.state.log_history),
         "losses": losses,
     })  # fmt: skip
-    write_record(folder, record)
+    if trainer.is_world_process_zero():
+        write_record(folder, record)
     return record
 
 
@@ -141,7 +142,6 @@ def _trainer(prepared: Prepared, folder: Path, max_steps: int | None, say: Progr
         dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="sequential",
         num_train_epochs=1,
-        max_steps=max_steps or -1,
         per_device_train_batch_size=optimizer.batch,
         per_device_eval_batch_size=optimizer.batch,
         gradient_accumulation_steps=optimizer.accumulate,
@@ -165,6 +165,8 @@ def _trainer(prepared: Prepared, folder: Path, max_steps: int | None, say: Progr
         **(measured if held_out and recipe.phases else {"eval_strategy": "no"}),
     )
     stop = [transformers.EarlyStoppingCallback(recipe.validation.patience)] if held_out and recipe.phases else []
+    if max_steps is not None:
+        stop.append(stopping_after(max_steps, measured=bool(held_out)))
     trainer = trl.SFTTrainer(
         model=prepared.model,
         args=config,
@@ -181,6 +183,13 @@ def _as_data(examples: Sequence[Example]) -> Any:
     return library("datasets").Dataset.from_list(
         [{"input_ids": list(example.input_ids), "labels": list(example.labels)} for example in examples]
     )
+
+
+def _save_weights(trainer: Any, folder: Path) -> None:
+    """Writes the weights and the tokenizer; all processes take part where each holds a part of the weights."""
+    if trainer.is_fsdp_enabled:  # checkpoints are kept in parts, for which the trainer would write no weights here
+        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+    trainer.save_model(str(folder))
 
 
 def _check_batches(trainer: Any, prepared: Prepared) -> None:
