@@ -288,3 +288,31 @@ def test_cp_async_that_was_not_waited_for():
     text = kernel(COPY.format(copy="cp.async.cg.shared.global [%r3], [%rd21], 16;"), pointers=2)
     seen = run_text(text, options=RunOptions(schedule=Schedule(copies="late")), in_values=values, out=out)
     assert {hazard.kind for hazard in seen.hazards} == {"uninitialised_shared_read", "unwaited_async_copy"}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "griddepcontrol.launch_dependents;",
+        "griddepcontrol.wait;",
+        "cp.async.bulk.prefetch.L2.global [%rd1], 128;",
+        "prefetch.global.L2 [%rd21];",
+        "prefetchu.L1 [%rd21];",
+        "applypriority.global.L2::evict_normal [%rd1], 128;",
+        "discard.global.L2 [%rd2], 128;",
+    ],
+)
+def test_hints_and_what_orders_launches_change_no_result(hint: str):
+    """Launches of a plan run one after another, so that a dependent launch finds everything done."""
+    body = f"""
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd20, %r1, 4;
+add.u64 %rd21, %rd1, %rd20;
+add.u64 %rd22, %rd2, %rd20;
+{hint}
+ld.global.u32 %r2, [%rd21];
+st.global.u32 [%rd22], %r2;
+ret;"""
+    values, out = np.arange(32, dtype=np.uint32) * 3, np.zeros(32, np.uint32)
+    run_text(kernel(body, pointers=2), in_values=values, out=out)
+    assert np.array_equal(out, values)

@@ -57,6 +57,14 @@ def test_shuffles(mode: str, clamp: int, width: int, b: int) -> None:
     np.testing.assert_array_equal(execute(text, VALUES), [VALUES[source] ^ valid for source, valid in rows])
 
 
+@pytest.mark.parametrize("destination", ["d", "a"])
+def test_a_matrix_is_transposed_within_the_warp(destination: str) -> None:
+    """Row r of an 8x8 matrix of 16-bit elements is in lanes 4r to 4r+3, two elements a lane (PTX ISA, movmatrix)."""
+    text = f"movmatrix.sync.aligned.m8n8.trans.b16 {destination}, a; mov.b32 d, {destination};"
+    expected = np.ascontiguousarray(VALUES.view(np.uint16).reshape(8, 8).T).view(np.uint32).reshape(32)
+    np.testing.assert_array_equal(execute(text, VALUES), expected)
+
+
 def test_a_shuffle_may_write_its_own_source() -> None:
     np.testing.assert_array_equal(
         execute("mov.u32 d, a; shfl.sync.bfly.b32 d, d, 1, 31, -1;", VALUES), VALUES[LANES ^ 1]

@@ -73,6 +73,8 @@ def align_of(variable: ptx.Variable) -> int:
     align = variable.align or (TYPES[variable.type].bits // 8 * variable.vector if variable.type in TYPES else 1)
     if align & (align - 1):
         raise _unsupported(variable, f"alignment {align} is not a power of two")
+    if align > _MAX_BYTES:
+        raise _unsupported(variable, f"alignment {align} is above {_MAX_BYTES}")
     return align
 
 

@@ -78,6 +78,13 @@ def _elect(site: Site) -> LoweredInstruction:
     return site.emit("elect", site.destination(d, "b32"), site.destination(p, "pred"), site.source(mask, "b32"))
 
 
+def _movmatrix(site: Site) -> LoweredInstruction:
+    """Machine op ``movmatrix``: d, a; the transpose of an 8x8 matrix of 16-bit elements that the warp holds."""
+    site.expect("sync", "aligned", "m8n8", "trans", "b16")
+    d, a = site.arguments(2)
+    return site.emit("movmatrix", site.destination(d, "b32"), site.source(a, "b32"))
+
+
 def _activemask(site: Site) -> LoweredInstruction:
     site.expect("b32")
     (d,) = site.arguments(1)
@@ -95,6 +102,7 @@ RULES: Final[Rules] = {
     "activemask": _activemask,
     "elect": _elect,
     "match": _match,
+    "movmatrix": _movmatrix,
     "nanosleep": _nanosleep,
     "redux": _redux,
     "shfl": _shfl,

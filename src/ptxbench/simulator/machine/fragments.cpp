@@ -1,7 +1,8 @@
-// ldmatrix, stmatrix and mma.sync: matrix fragments of one warp.
+// ldmatrix, stmatrix, movmatrix and mma.sync: matrix fragments of one warp.
 //
 // ldmatrix: operands = destinations, address; attributes = space, matrices, transposed
 // stmatrix: operands = address, sources; attributes as ldmatrix
+// movmatrix: operands = destination, source
 // mma.sync: operands = D, A, B, C registers; attributes = depth, element of A, element of B, accumulators of D, of C,
 //           saturate
 #include <algorithm>
@@ -135,7 +136,22 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
-constexpr NamedHandler kTable[] = {{"ldmatrix", ldmatrix}, {"stmatrix", stmatrix}, {"mma.sync", mma}};
+Step movmatrix(Warp& warp, const Insn& insn, u32 mask) {
+  if (mask != warp.live) return Step::kConverge;
+  const u32* from = warp.row(insn.ops[1].slot);
+  u32 results[kLanes] = {};
+  for (u32 row = 0; row < 8; ++row)
+    for (u32 column = 0; column < 8; ++column) {
+      const Spot source = spot_of(row, column, false), target = spot_of(row, column, true);
+      results[target.lane] |= (from[source.lane] >> (16 * source.half) & 0xffff) << (16 * target.half);
+    }
+  u32* to = warp.row(insn.ops[0].slot);
+  for_lanes(mask, [&](u32 lane) { to[lane] = results[lane]; });
+  return Step::kNext;
+}
+
+constexpr NamedHandler kTable[] = {
+    {"ldmatrix", ldmatrix}, {"stmatrix", stmatrix}, {"movmatrix", movmatrix}, {"mma.sync", mma}};
 
 }  // namespace
 
