@@ -1,6 +1,6 @@
 """Makes the bundle for comparing simulator and GPU: ``python tests/oracles/silicon_bundle.py FOLDER``.
 
-Kernels for sm_90a that are not the package's own solutions: those that Triton generates, and the honest kernels of
+Kernels for sm_90a: those that Triton generates, the package's known-good ones, and the honest kernels of
 ``tests/acceptance``. They are compiled and simulated here; a GPU host needs neither compiler nor Triton then, and
 ``test_oracles_silicon_gpu.py`` runs them there.
 """
@@ -33,18 +33,29 @@ from silicon_store import Output, SiliconCase, write_case
 
 from ptxbench.build import COMPILE_LIMITS, Toolchain, find_toolchain
 from ptxbench.build.sass import parse_sass
-from ptxbench.core import Artifact, KernelSass, LaunchPlan, Mode, Observation, Rejection, RunOptions, Target
+from ptxbench.core import (
+    Artifact,
+    Candidate,
+    KernelSass,
+    LaunchPlan,
+    Mode,
+    Observation,
+    Rejection,
+    RunOptions,
+    Target,
+    make_candidate,
+)
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator
 from ptxbench.evaluate.replay import prepared
 from ptxbench.native import Cache
 from ptxbench.record import find_recorder
-from ptxbench.solutions import include_dir
+from ptxbench.solutions import include_dir, solutions
 from ptxbench.tasks import get_task, make_problem
 
 sys.path.append(str(Path(__file__).parent.parent / "acceptance"))
 
-from honest_kernels import HonestKernel, honest_kernels
+from honest_kernels import honest_kernels
 
 TARGET = Target.SM_90A
 SEED = 7
@@ -92,11 +103,21 @@ def disassembled(cubin: bytes, toolchain: Toolchain) -> tuple[KernelSass, ...]:
     return parse_sass(listed.stdout.decode(), str)
 
 
-def of_honest_kernel(row: HonestKernel, evaluator: LocalEvaluator) -> SiliconCase:
-    """The case of an honest kernel at the first small sizes of its task."""
-    task = get_task(row.task)
+def written() -> Iterator[tuple[str, Candidate]]:
+    """The known-good kernels and the honest ones of the acceptance tests, by name."""
+    for row in solutions(target=TARGET):
+        name = "solution-" + row.file.removesuffix(".cu").replace(f"/{TARGET.value}/", "-")
+        yield name, make_candidate(row.source(), task=row.task, target=row.target, origin=row.file)
+    for honest in honest_kernels():
+        if honest.target is TARGET:
+            yield honest.name, honest.candidate()
+
+
+def of_candidate(candidate: Candidate, evaluator: LocalEvaluator) -> SiliconCase:
+    """The case of a kernel at the first small sizes of its task."""
+    task = get_task(candidate.task)
     workload = task.of_tier("small")[0]
-    artifact = evaluator.compile(row.candidate())
+    artifact = evaluator.compile(candidate)
     assert isinstance(artifact, Artifact), artifact
     plans = evaluator.record(artifact, task, [workload])
     assert not isinstance(plans, Rejection), plans
@@ -134,11 +155,10 @@ def main(folder: Path) -> None:
     evaluator = LocalEvaluator(
         SimulatorDevice(), toolchain, find_recorder(toolchain, cache), cache, include_dir(), threads=1
     )
-    for row in honest_kernels():
-        if row.target is TARGET:
-            started = time.perf_counter()
-            write_case(folder, row.name, of_honest_kernel(row, evaluator))
-            print(f"{row.name}: {time.perf_counter() - started:.1f} s", flush=True)
+    for name, candidate in written():
+        started = time.perf_counter()
+        write_case(folder, name, of_candidate(candidate, evaluator))
+        print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
     files = [path for path in folder.rglob("*") if path.is_file()]
     cases, size = len(list(folder.glob("*/plan.json"))), sum(path.stat().st_size for path in files)
     print(f"{folder}: {cases} cases, {size / 1e6:.1f} MB")

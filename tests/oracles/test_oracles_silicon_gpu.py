@@ -1,4 +1,4 @@
-"""Simulator and GPU side by side, on kernels that are not the package's own solutions.
+"""Simulator and GPU side by side, on the kernels of a bundle.
 
 It needs the folder that ``silicon_bundle.py`` made, named by ``PTXBENCH_SILICON_BUNDLE``. Measured values go to the
 file given by ``--results``. Imports nothing that needs a compiler for kernels.
