@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import ptxbench.simulator
 from benchmarks.mutations.mutants import Mutant
 from benchmarks.mutations.trying import Outcome, Subject
+from ptxbench.core import digest_of, file_parts
 from ptxbench.store import write_atomically
 
 Row = dict[str, Any]
@@ -21,10 +21,7 @@ _CODE = {".py", ".cpp", ".hpp"}
 def simulator_digest() -> str:
     """16 hexadecimal digits that change whenever a source file of the simulator does."""
     root = Path(ptxbench.simulator.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.suffix in _CODE):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest_of(file_parts(root, (path for path in root.rglob("*") if path.suffix in _CODE)))[:16]
 
 
 class Ledger:

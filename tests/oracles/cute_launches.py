@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from oracles_run import Array
+from oracles_run import Array, Kernel
 
-from ptxbench.build.cubin import kernel_facts
 from ptxbench.core import (
     Address,
     Artifact,
     Block,
     Buffer,
     KernelNode,
-    KernelSass,
     LaunchPlan,
     Observation,
     Patch,
     PointerPatch,
     RunOptions,
-    SassInstruction,
     Target,
     TensorMap,
     TensorMapPatch,
@@ -36,7 +33,6 @@ from ptxbench.core import (
 from ptxbench.devices import SimulatorDevice
 
 _HERE = Path(__file__).parent
-_KEPT = SassInstruction(offset=0, opcode="USETMAXREG.DEALLOC.CTAPOOL", operands="")
 # The hardware's tensor map, as far as the DSL's own code fills it in (seen in maps of known content).
 _MAP_BYTES = 128
 _IS_TILED = 0b10
@@ -86,21 +82,17 @@ def _step(
 ) -> tuple[Artifact, LaunchPlan]:
     text = (folder / f"{launch['module']}.ptx").read_text().rstrip("\0")
     cubin = (folder / f"{launch['module']}.cubin").read_bytes()
-    kernel, digest = launch["kernel"], hashlib.sha256(text.encode()).hexdigest()
-    sass = (KernelSass(kernel=kernel, instructions=(_KEPT,)),) if "setmaxnreg" in text else ()
-    artifact = Artifact(
-        digest=digest, source_digest="", target=target, ptx=text, cubin=cubin, host_library=b"",
-        kernels=kernel_facts(cubin, text), sass=sass, remarks=(), versions={},
-    )  # fmt: skip
+    kernel = Kernel(launch["kernel"], target, text, cubin, prod(launch["block"]), launch["shared"])
+    artifact = kernel.artifact()
     node = KernelNode(
-        kernel=kernel, grid=launch["grid"], block=launch["block"], cluster=launch["cluster"],
+        kernel=kernel.name, grid=launch["grid"], block=launch["block"], cluster=launch["cluster"],
         dynamic_shared=launch["shared"], parameters=_parameters(artifact, launch, buffers),
     )  # fmt: skip
     declared = tuple(
         Buffer(name=name, role="input" if name in inputs else "output", bytes=size)
         for name, (_, size) in buffers.items()
     )
-    plan = LaunchPlan(digest="", artifact_digest=digest, sizes={}, buffers=declared, nodes=(node,))
+    plan = LaunchPlan(digest="", artifact_digest=artifact.digest, sizes={}, buffers=declared, nodes=(node,))
     return artifact, plan
 
 

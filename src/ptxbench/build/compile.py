@@ -18,7 +18,7 @@ from ptxbench.build.sandbox import Completed, Limits
 from ptxbench.build.sass import parse_sass
 from ptxbench.build.source import check_source
 from ptxbench.build.toolchain import COMPILE_LIMITS, UNIT, Toolchain, cubin_name, ptx_name
-from ptxbench.core import Artifact, Candidate, KernelSass, Outcome, Progress, Rejection, Task
+from ptxbench.core import Artifact, Candidate, KernelSass, Outcome, Progress, Rejection, Task, digest_of, file_parts
 from ptxbench.native import Cache
 
 _LIBRARY = f"{UNIT}.so"
@@ -136,7 +136,7 @@ class _Compilation:
             return refusal.model_copy(update={"remarks": to_remarks(found, SOURCE)})
         self._report("disassemble")
         return Artifact(
-            digest=_digest(cubin, ptx.encode(), library),
+            digest=digest_of((cubin, ptx.encode(), library)),
             source_digest=self.candidate.digest,
             target=self.candidate.target,
             ptx=ptx,
@@ -260,16 +260,8 @@ def _file_name(path: str) -> str:
     return f"{offered}{rest}" if offered else path.rpartition("/")[2]
 
 
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return digest.hexdigest()
-
-
 def _tree_digest(folder: Path | None) -> str:
     if folder is None:
         return ""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    return _digest(*(part for path in files for part in (str(path.relative_to(folder)).encode(), path.read_bytes())))
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return digest_of(file_parts(folder, files))

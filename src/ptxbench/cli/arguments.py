@@ -20,14 +20,6 @@ def parse_target(name: str) -> Target:
         raise UsageError(f"there is no target {name!r}; --target takes {known}") from None
 
 
-def check_device(name: str) -> None:
-    """`UsageError` unless this version can judge on that device; ``auto`` is the simulator."""
-    if name == "cuda":
-        raise UsageError("this version judges on the simulator only; use --device sim")
-    if name not in ("sim", "auto"):
-        raise UsageError(f"there is no device {name!r}; --device takes sim, cuda or auto")
-
-
 def parse_device(name: str) -> Literal["sim", "cuda", "auto"]:
     """A device by name; `UsageError` lists the known ones."""
     for known in ("sim", "cuda", "auto"):

@@ -11,6 +11,7 @@ from ptxbench.core.artifact import (
     SourceFrame,
     make_candidate,
 )
+from ptxbench.core.digests import digest_of, file_parts
 from ptxbench.core.errors import (
     CacheError,
     Cancelled,
@@ -155,7 +156,9 @@ __all__ = [
     "Verdict",
     "Workload",
     "WorkloadReport",
+    "digest_of",
     "families_of",
+    "file_parts",
     "first_problem",
     "in_parallel",
     "make_candidate",

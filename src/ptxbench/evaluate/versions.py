@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from pathlib import Path
 
 import ptxbench
 from ptxbench.build import Toolchain
+from ptxbench.core import digest_of, file_parts
 
 _CODE = {".py", ".cpp", ".hpp", ".cu", ".cuh", ".toml"}
 
@@ -28,9 +28,5 @@ def versions(toolchain: Toolchain, include: Path | None) -> dict[str, str]:
 def code_digest() -> str:
     """16 hexadecimal digits that change whenever a source file does that has a part in judging."""
     root = Path(ptxbench.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(path for room in JUDGING for path in (root / room).rglob("*") if path.suffix in _CODE):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root)}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()[:16]
+    files = (path for room in JUDGING for path in (root / room).rglob("*") if path.suffix in _CODE)
+    return digest_of(file_parts(root, files))[:16]

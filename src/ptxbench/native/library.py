@@ -6,7 +6,6 @@ equal builds.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from ptxbench.core import Cancelled, ToolchainError
+from ptxbench.core import Cancelled, ToolchainError, digest_of
 from ptxbench.native.cache import Cache
 
 _POLL_S = 0.05
@@ -50,7 +49,7 @@ def build_library(
     output = name if executable else f"lib{name}.so"
     compile_flags = (*BASE_FLAGS, *flags)
     parts = (output, *compile_flags, "--", *link, compiler_version(compiler), cpu_identity())
-    key = _key(parts, (*sources, *headers))
+    key = digest_of(_chunks(parts, (*sources, *headers)))
 
     def make(folder: Path) -> None:
         objects = _compile(compiler, sources, compile_flags, folder)
@@ -98,14 +97,6 @@ def cpu_identity() -> str:
 def scrubbed_environment() -> dict[str, str]:
     """``PATH`` and a fixed locale, nothing else of the user's environment."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-
-
-def _key(parts: Sequence[str], files: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for chunk in _chunks(parts, files):
-        digest.update(len(chunk).to_bytes(8, "little"))
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _chunks(parts: Sequence[str], files: Sequence[Path]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from ptxbench import core
 from ptxbench.build import Sandbox, Toolchain
-from ptxbench.core import Artifact, Buffer, LaunchPlan, Node, Rejection, Task, Workload
+from ptxbench.core import Artifact, Buffer, LaunchPlan, Node, Rejection, Task, Workload, digest_of, file_parts
 from ptxbench.native import Cache, build_library
 from ptxbench.record.checks import check_call, check_scratch, check_variables, check_work, reduced_order
 from ptxbench.record.linkage import check_linkage, exported_symbols
@@ -126,12 +126,9 @@ def record(
 
 def _code_digest() -> str:
     """Changes whenever this room or the records do, so that no cached plan outlives the code that made it."""
-    digest = hashlib.sha256()
     rooms = (Path(__file__).parent, Path(core.__file__).parent)
-    for path in sorted([*(path for room in rooms for path in room.glob("*.py")), *_RUNTIME.iterdir()]):
-        digest.update(f"{path.name} {path.stat().st_size} ".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    files = (*(path for room in rooms for path in room.glob("*.py")), *_RUNTIME.iterdir())
+    return digest_of(file_parts(rooms[0].parent, files))
 
 
 def _plan(job: Job, calls: tuple[Call, ...]) -> LaunchPlan:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from pathlib import Path
 
-from ptxbench.core import Target, ToolchainError
+from ptxbench.core import Target, ToolchainError, digest_of, file_parts
 from ptxbench.native import Cache, host_compiler, scrubbed_environment
 
 KERNELS = Path(__file__).with_name("kernels")
@@ -66,9 +65,4 @@ def _version(nvcc: Path) -> str:
 
 
 def _key(flags: tuple[str, ...], version: str) -> str:
-    digest = hashlib.sha256()
-    contents = [path.name.encode() + b"\0" + path.read_bytes() for path in sorted(KERNELS.iterdir())]
-    for chunk in (*(flag.encode() for flag in flags), version.encode(), *contents):
-        digest.update(len(chunk).to_bytes(8, "little"))
-        digest.update(chunk)
-    return digest.hexdigest()
+    return digest_of((*(flag.encode() for flag in flags), version.encode(), *file_parts(KERNELS, KERNELS.iterdir())))
