@@ -178,7 +178,7 @@ def calibration(found: Found) -> list[str]:
 
 
 def silicon(found: Found) -> list[str]:
-    """Simulator and device on kernels that are not the package's own solutions."""
+    """Simulator and device on the same kernels."""
     kernels: Found = found.get("kernels", {})
     if not kernels:
         return []
@@ -186,8 +186,9 @@ def silicon(found: Found) -> list[str]:
     outputs = [output for entry in kernels.values() for output in entry["errors"].values()]
     executed = sum(sum(entry["executed_device"].values()) for entry in kernels.values())
     return [
-        f"Simulator and device on {len(kernels)} other kernels (by Triton, and of `tests/acceptance`): executed counts "
-        f"of products, bulk copies, `ldmatrix` and `stmatrix` are equal for {equal} of them ({executed} instructions "
+        f"Simulator and device on {len(kernels)} kernels (the bundled ones, by Triton, and of `tests/acceptance`; "
+        f"[list](oracles.md#agreement-with-an-h200)): executed counts of products, bulk copies, "
+        f"`ldmatrix` and `stmatrix` are equal for {equal} of them ({executed} instructions "
         f"in all); outputs differ by at most {max(output['between'] for output in outputs):.2f} of the bound on two "
         f"honest results, and {min(output['bits_equal'] for output in outputs):.1%} to "
         f"{max(output['bits_equal'] for output in outputs):.1%} of an output's elements are equal in every bit.",

@@ -1,8 +1,8 @@
 """Makes the bundle for comparing simulator and GPU: ``python tests/oracles/silicon_bundle.py FOLDER``.
 
-Kernels for sm_90a: those that Triton generates, the package's known-good ones, and the honest kernels of
-``tests/acceptance``. They are compiled and simulated here; a GPU host needs neither compiler nor Triton then, and
-``test_oracles_silicon_gpu.py`` runs them there.
+Kernels for sm_90a: a probe of named barriers, those that Triton generates, the package's known-good ones, and the
+honest kernels of ``tests/acceptance``. They are compiled and simulated here; a GPU host needs neither compiler nor
+Triton then, and ``test_oracles_silicon_gpu.py`` runs them there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from cases_matmul import (
     through_descriptors,
     through_pointers,
 )
+from oracles_barrier import arrived_twice
 from oracles_expected import Expected, Oracle, of_problem
 from oracles_run import Array, assembled
 from silicon_compare import compared
@@ -63,7 +64,8 @@ COUNTED = RunOptions(mode=Mode.COUNT)
 
 
 def generated() -> Iterator[tuple[str, Callable[[], Oracle]]]:
-    """Triton's kernels by name."""
+    """The probe and Triton's kernels, by name."""
+    yield "barrier-arrived-twice", arrived_twice
     for name, case in {**POINTERS, **MORE_POINTERS}.items():
         if case.tensor_cores:
             yield f"triton-pointers-{name}", partial(through_pointers, case, TARGET)

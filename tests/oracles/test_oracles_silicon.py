@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles_barrier import arrived_twice
 from silicon_compare import comparison, executions, largest_ratio
 from silicon_page import BEGIN, END, render
 from silicon_store import Output, SiliconCase, read_cases, write_case
@@ -26,6 +27,7 @@ from ptxbench.devices.cuda.counters import flops_of
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "h200" / "silicon.json"
+BARRIER = ROOT / "results" / "h200" / "barrier.json"
 CODE = (
     SassInstruction(offset=0x00, opcode="UTMALDG.2D", operands="[UR8], [UR4]", predicate="UP3"),
     SassInstruction(offset=0x10, opcode="UTMALDG.2D", operands="[UR8], [UR4]"),
@@ -133,3 +135,11 @@ def test_the_page_shows_the_stored_comparison() -> None:
     page = (ROOT / "docs" / "oracles.md").read_text()
     shown = page.partition(BEGIN)[2].partition(END)[0]
     assert shown.strip() == render(json.loads(RESULTS.read_text())).strip()
+
+
+def test_an_arrival_and_a_wait_of_one_thread_count_twice_as_on_the_gpu() -> None:
+    probe = arrived_twice()
+    seen = probe.launch.simulate()
+    assert seen.fault is None
+    assert np.array_equal(probe.launch.buffers["c"], probe.expected["c"].truth)
+    assert json.loads(BARRIER.read_text())["kernels"]["barrier-arrived-twice"]["errors"]["c"]["device"] == 0
