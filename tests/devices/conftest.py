@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cuda_support import Log, nvidia_smi
+from cuda_support import Log, nvidia_smi, which_device
 from devices_prepared import Prepared, prepared_cases
 
 from ptxbench.build import Toolchain, find_toolchain
@@ -41,8 +41,9 @@ def bench(toolchain: Toolchain, shared_cache: Cache, results: Any) -> Iterator[B
     with bench_here(shared_cache.root, cubin) as bench:
         date = datetime.now(UTC).isoformat(timespec="seconds")
         results.record(
-            "machine", date=date, **bench.device.properties, nvidia_smi=nvidia_smi(), libraries=bench.libraries()
-        )
+            "machine", date=date, which=which_device(), **bench.device.properties, nvidia_smi=nvidia_smi(),
+            libraries=bench.libraries(),
+        )  # fmt: skip
         yield bench
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Iterable
 from typing import Any
@@ -98,6 +99,16 @@ def nvidia_smi() -> list[str]:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip().split(", ")
     except FileNotFoundError:
         return []
+
+
+def which_device() -> str:
+    """A short digest of the device's identity, which tells two of the same kind apart; empty without nvidia-smi."""
+    command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    try:
+        uuid = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
+    return hashlib.sha256(uuid.encode()).hexdigest()[:8] if uuid else ""
 
 
 def described(turns: Turns) -> dict[str, Any]:

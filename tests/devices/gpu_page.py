@@ -10,8 +10,8 @@ from typing import Any
 
 BEGIN, END = "<!-- numbers: begin (written by tests/devices/gpu_page.py) -->", "<!-- numbers: end -->"
 FILES = (
-    "judging", "judging_again", "examples", "conformance", "verifier", "adversarial", "throughput", "calibration",
-    "silicon", "model_runs",
+    "judging", "judging_again", "judging_one_place", "examples", "conformance", "verifier", "adversarial", "throughput",
+    "calibration", "silicon", "model_runs",
 )  # fmt: skip
 
 Found = dict[str, Any]
@@ -119,29 +119,35 @@ def solutions(judging: Found, again: Found) -> list[str]:
             f"`{file}`", found["outcome"], interval(timing["speedup"]), timing["baseline"], f"{timing['ms']:.4f}",
             f"{timing['tflops']:.0f}", f"{worst:.2f}", f"{found['carried']:.3f}", f"{found['other_math_share']:.4f}",
             timing["samples"], " ".join(f"{s:.2f}" for s in full),
-            interval(again[file]["timing"]["speedup"]) if file in again else "",
+            interval(again[file]["timing"]["speedup"]) if file in again else "–",
         )
 
+    again = {
+        file: found for file, found in again.items()
+        if found["timing"]["baseline"] == judging["solutions"][file]["timing"]["baseline"]
+    }
     rows = [row(file, found) for file, found in judging["solutions"].items()]
-    head = "The bundled kernels; the last column was measured 25 minutes before, on another loan of such a device:"
+    head = "The bundled kernels; the last column is of another device of the same kind, over the same library:"
     return [head, "", *table(
         "| kernel | outcome | speedup | over | ms | TFLOP/s | worst block | carried | other arithmetic | samples "
-        "| s to run, count, time | speedup again |", rows)]  # fmt: skip
+        "| s to run, count, time | speedup there |", rows)]  # fmt: skip
 
 
 def repeatability(results: Found) -> list[str]:
-    """Kernels judged several times in a row, on every loan of a device on which that was done."""
-    loans = [results[name].get("repeatability", {}) for name in ("judging", "judging_again") if name in results]
-    lines: list[str] = []
-    for name, found in (entry for loan in loans for entry in loan.items()):
-        file, buffers = name.split(" ")
-        medians = [speedup["median"] for speedup in found["speedups"]]
-        lines.append(
-            f"`{file}` judged {len(medians)} times in a row with {buffers} buffers: medians from {min(medians):.4f} to "
-            f"{max(medians):.4f} (a spread of {found['spread']:.2%}); {found['covered']} of {len(medians)} intervals "
-            "cover their middle."
-        )
-    return [*(f"- {line}" for line in lines), ""] if lines else []
+    """Kernels judged several times in a row, on every device on which that was done, and as it was with one place."""
+    rows: list[tuple[Any, ...]] = []
+    for source in ("judging", "judging_again", "judging_one_place"):
+        which = results[source]["machine"]["which"] if source in results else ""
+        for name, found in results.get(source, {}).get("repeatability", {}).items():
+            file, buffers = name.split(" ")
+            medians = [speedup["median"] for speedup in found["speedups"]]
+            rows.append((
+                f"`{file}`", buffers, "one" if source == "judging_one_place" else "six", f"`{which}`", len(medians),
+                f"{min(medians):.4f} – {max(medians):.4f}", f"{found['spread']:.2%}",
+                f"{found['covered']} of {len(medians)}",
+            ))  # fmt: skip
+    head = "| kernel | buffers | places | device | times | speedup | spread | intervals that cover their middle |"
+    return ["Judged again and again, with kept buffers or with new ones in new processes:", "", *table(head, rows)]
 
 
 def examples(found: Found) -> list[str]:

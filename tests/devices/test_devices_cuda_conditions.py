@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ptxbench.core import DeviceError
-from ptxbench.devices.cuda.arena import REPEATS, WARM_UP, take_valid_blocks
 from ptxbench.devices.cuda.conditions import Condition, Conditions, reason_names, summarised
 from ptxbench.devices.cuda.timing import Sample
+from ptxbench.devices.cuda.turns import REPEATS, WARM_UP, take_valid_blocks
 
 COOL = Condition(sm_mhz=1755, memory_mhz=3201, watts=690.0, celsius=60, reasons=("software_power_cap",))
 HOT = COOL.model_copy(update={"celsius": 92, "reasons": ("hardware_thermal_slowdown",)})
@@ -40,8 +40,8 @@ def test_a_power_cap_is_normal_and_heat_is_not() -> None:
 def test_blocks_under_a_slowdown_are_taken_again_after_a_pause() -> None:
     log: list[str] = []
     pauses: list[float] = []
-    blocks, seen = take_valid_blocks(timer(log, "a"), timer(log, "b"), 4, reader(iter([COOL, HOT, HOT])), pauses.append)
-    assert len(blocks) == 4 and len(seen) == 6 and len(pauses) == 1
+    turns, seen = take_valid_blocks(timer(log, "a"), timer(log, "b"), 4, reader(iter([COOL, HOT, HOT])), pauses.append)
+    assert len(turns.a) == len(turns.b) == 4 and len(seen) == 6 and len(pauses) == 1
     assert "".join(log) == "ab" * WARM_UP + "abba" "baab" "abba" "baab" "abba" "baab"
 
 
@@ -50,6 +50,13 @@ def test_a_device_that_stays_hot_gives_no_times() -> None:
     with pytest.raises(DeviceError, match="hardware_thermal_slowdown"):
         take_valid_blocks(timer(log, "a"), timer(log, "b"), 2, lambda: HOT, lambda _: None)
     assert len(log) == 2 * WARM_UP + 4 * 2 * (1 + REPEATS)
+
+
+def test_slow_work_ends_after_one_block() -> None:
+    log: list[str] = []
+    turns, seen = take_valid_blocks(timer(log, "a"), timer(log, "b"), 9, lambda: COOL, seconds=0.0)
+    assert len(turns.a) == len(seen) == 1
+    assert "".join(log) == "ab" * WARM_UP + "abba"
 
 
 def test_a_summary_has_range_and_reasons() -> None:

@@ -39,7 +39,7 @@ class Bench:
         self.sizes = task.of_tier("core")[0].sizes
         self.verifier = Verifier(Path(BUNDLE) / "verifier.cubin")
         self.driver = Driver()
-        self.shared = self.verifier.open(task, self.sizes)
+        (self.shared,) = self.verifier.open(task, self.sizes)
         self._mapped: list[int] = []
         self.tensors = {a.name: self._tensor(self.shared[a.name], a.name) for a in task.arguments}
         self.sample = 0

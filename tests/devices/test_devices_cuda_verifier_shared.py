@@ -215,3 +215,23 @@ def test_nothing_staged_is_said(gemm: Bench) -> None:
     with pytest.raises(ValueError, match="nothing was staged"):
         gemm.statistics()
     gemm.shared.stage(gemm.base, 0)
+
+
+def test_other_places_lie_otherwise_and_are_given_back(kernels: Program) -> None:
+    task, sizes = get_task("gemm_n7168_k5120"), SIZES["gemm_n7168_k5120"]
+    machine = SimulatedMachine(kernels)
+    places = [SharedBuffers(machine, task, sizes, skip=skip) for skip in (0, 1, 600)]
+    starts = [[buffer.start for buffer in place.buffers.values()] for place in places]
+    distances = {tuple(np.diff(place)) for place in starts}
+    assert len(distances) == 3
+    base = make_base(machine, task, sizes, "normal", 5)
+    places[0].stage(base, 1)
+    first = download(machine, places[0].buffers["A"].array)
+    places[2].stage(base, 2)
+    assert (download(machine, places[0].buffers["A"].array) == first).all()
+    assert (download(machine, places[2].buffers["A"].array) != first).any()
+    for place in places:
+        place.forget(base)
+        place.close()
+    base.close()
+    assert machine.allocations == 0

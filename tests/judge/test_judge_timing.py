@@ -16,7 +16,7 @@ CEILINGS = Ceilings(flops_per_second=8e14, bytes_per_second=4e12)
 
 def test_speedup_is_baseline_over_candidate_and_the_rest_follows_from_the_median() -> None:
     report = judge_timing(
-        TASK, SIZES, candidate=[(0.8, 0.8)] * 30, baseline=[(0.76, 0.76)] * 30,
+        TASK, SIZES, races=[([(0.8, 0.8)] * 15, [(0.76, 0.76)] * 15)] * 2,
         libraries=[("cublaslt", "13.0", 0.75), ("cublas", "13.0", 0.77)], absent={"other": "not installed"},
         ceilings=CEILINGS, conditions={"sm_mhz": [1755, 1800, 1980]},
     )  # fmt: skip
@@ -31,16 +31,27 @@ def test_speedup_is_baseline_over_candidate_and_the_rest_follows_from_the_median
 
 def test_the_interval_covers_a_ratio_that_drifts_in_both() -> None:
     drift = [1 + 0.001 * block for block in range(60)]
+    race = ([(d, d) for d in drift], [(0.9 * d, 0.9 * d) for d in drift])
     report = judge_timing(
-        TASK, SIZES, candidate=[(d, d) for d in drift], baseline=[(0.9 * d, 0.9 * d) for d in drift],
-        libraries=[("cublas", "13.0", 0.9)], absent={}, ceilings=CEILINGS, conditions={},
+        TASK, SIZES, races=[race, race], libraries=[("cublas", "13.0", 0.9)], absent={}, ceilings=CEILINGS,
+        conditions={},
     )  # fmt: skip
     assert report.speedup.low == pytest.approx(0.9) == report.speedup.high
 
 
+def test_the_interval_tells_of_the_places_and_not_of_the_samples_in_each() -> None:
+    races = [([(1.0, 1.0)] * 50, [(ratio, ratio)] * 50) for ratio in (0.71, 0.72, 0.73)]
+    report = judge_timing(
+        TASK, SIZES, races=races, libraries=[("cublas", "13.0", 0.72)], absent={}, ceilings=CEILINGS, conditions={},
+    )  # fmt: skip
+    assert report.speedup.median == pytest.approx((0.71 * 0.72 * 0.73) ** (1 / 3))
+    assert (report.speedup.low, report.speedup.high) == pytest.approx((0.69553, 0.74523), abs=1e-5)
+    assert report.samples == 300
+
+
 def test_a_library_that_beats_products_alone_raises_the_ceiling() -> None:
     report = judge_timing(
-        TASK, SIZES, candidate=[(0.8, 0.8)] * 30, baseline=[(0.76, 0.76)] * 30,
+        TASK, SIZES, races=[([(0.8, 0.8)] * 15, [(0.76, 0.76)] * 15)] * 2,
         libraries=[("cublaslt", "13.0", 0.75)], absent={}, conditions={},
         ceilings=Ceilings(flops_per_second=7e14, bytes_per_second=4e12),
     )  # fmt: skip

@@ -3,7 +3,7 @@ import doctest
 import numpy as np
 import pytest
 
-from ptxbench.stats import intervals, paired_ratio_interval, wilson_interval
+from ptxbench.stats import clustered_ratio_interval, intervals, paired_ratio_interval, wilson_interval
 
 
 def test_docstring_examples_hold() -> None:
@@ -43,6 +43,23 @@ def test_equal_generators_give_equal_intervals() -> None:
 def test_impossible_samples_are_refused(top: list[float], bottom: list[float]) -> None:
     with pytest.raises(ValueError, match="paired samples"):
         paired_ratio_interval(top, bottom, np.random.default_rng(0))
+
+
+def test_a_ratio_of_several_places_covers_the_mean_over_places_about_95_times_in_100() -> None:
+    rng = np.random.default_rng(6)
+    covered = 0
+    for _ in range(1000):
+        places = rng.normal(0, 0.006, 6)
+        pairs = [(np.exp(place + rng.normal(0, 0.001, 10)), np.ones(10)) for place in places]
+        interval = clustered_ratio_interval(pairs)
+        covered += interval.low <= 1.0 <= interval.high
+    assert 930 <= covered <= 970
+
+
+@pytest.mark.parametrize("count", [0, 1, 17])
+def test_a_ratio_of_several_places_needs_some_and_not_too_many(count: int) -> None:
+    with pytest.raises(ValueError, match=f"{count} conditions"):
+        clustered_ratio_interval([([1.0], [1.0])] * count)
 
 
 def test_wilson_at_the_edges() -> None:

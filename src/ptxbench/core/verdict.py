@@ -125,7 +125,9 @@ class InstructionReport(Record):
 
 
 class Interval(Record):
-    """An estimate with its 95 % interval."""
+    """An estimate with its 95 % interval; ``median`` is the estimate: a median, or over several places the mean of
+    their medians.
+    """
 
     median: float
     low: float

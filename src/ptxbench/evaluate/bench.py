@@ -151,7 +151,7 @@ class Bench:
         if refusal(timed):
             return timed
         timing = judge_timing(
-            task, sizes, candidate=race.candidate, baseline=race.baseline,
+            task, sizes, races=[(turns.a, turns.b) for turns in race.turns],
             libraries=[(library.name, library.version, library.ms) for library in libraries], absent=absent,
             ceilings=Ceilings(**self.arena.ceilings()), conditions={**race.conditions, "graph": race.graph},
         )
@@ -202,5 +202,5 @@ def _timed_calls(device: CudaDevice, race: Race) -> Observation:
     changed = dict.fromkeys(name for check in race.checks for name in check.changed_inputs)
     return Observation(
         device=device.name, fault=race.fault or stray_write(tuple(stray)), changed_inputs=tuple(changed),
-        samples_ms=tuple(ms for pair in race.candidate for ms in pair),
+        samples_ms=tuple(ms for turns in race.turns for pair in turns.a for ms in pair),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptxbench.core import LibraryTime, Task, TimingReport
-from ptxbench.stats import paired_ratio_interval
+from ptxbench.stats import clustered_ratio_interval
 from ptxbench.tasks import flops, input_bytes, output_bytes
 
 MEASURED_MS = 90.0
@@ -18,6 +18,8 @@ BLOCKS = (20, 60)
 
 Pairs = Sequence[tuple[float, float]]
 """Two samples per block, in milliseconds."""
+Raced = tuple[Pairs, Pairs]
+"""The blocks of the candidate and of the baseline in one place of memory, as many of either."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +43,24 @@ def judge_timing(
     task: Task,
     sizes: Mapping[str, int],
     *,
-    candidate: Pairs,
-    baseline: Pairs,
+    races: Sequence[Raced],
     libraries: Sequence[tuple[str, str, float]],
     absent: Mapping[str, str],
     ceilings: Ceilings,
     conditions: Mapping[str, Any],
-    seed: int = 0,
 ) -> TimingReport:
-    """The report on times that candidate and baseline took in turns, block by block.
+    """The report on times that candidate and baseline took in turns, block by block, in two places or more.
 
     ``libraries`` are (name, version, ms) of all that were timed alone, the baseline first; for the baseline the median
-    of its turns is reported instead. The speedup is the median over
-    blocks of baseline time over candidate time (means of a block's two samples) with a 95 % bootstrap interval whose
-    resampling is drawn from ``seed``; ``ms`` is the candidate's median sample. A library that was faster here than
-    products alone raises the ceiling: clocks under a power limit depend on what runs.
+    of its turns is reported instead. A place's speedup is the median over blocks of baseline time over candidate time
+    (means of a block's two samples); what is reported is the mean over places (`clustered_ratio_interval`), whose 95 %
+    interval holds what another placement would change. ``ms`` is the candidate's median sample. A library that was
+    faster here than products alone raises the ceiling: clocks under a power limit depend on what runs.
     """
-    own, other = np.asarray(candidate, np.float64), np.asarray(baseline, np.float64)
-    speedup = paired_ratio_interval(other.mean(axis=1), own.mean(axis=1), np.random.default_rng(seed))
+    speedup = clustered_ratio_interval([
+        (np.mean(baseline, axis=1), np.mean(candidate, axis=1)) for candidate, baseline in races
+    ])
+    own, other = (np.concatenate([place[side] for place in races]) for side in (0, 1))
     ms = float(np.median(own))
     work = flops(task, dict(sizes))
     (best, version, _), *others = libraries

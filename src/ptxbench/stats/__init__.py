@@ -15,7 +15,12 @@ from ptxbench.stats.definitions import (
     speedup_of,
     speedup_quantile,
 )
-from ptxbench.stats.intervals import newcombe_interval, paired_ratio_interval, wilson_interval
+from ptxbench.stats.intervals import (
+    clustered_ratio_interval,
+    newcombe_interval,
+    paired_ratio_interval,
+    wilson_interval,
+)
 from ptxbench.stats.resampling import Estimate
 
 __all__ = [
@@ -23,6 +28,7 @@ __all__ = [
     "Estimate",
     "best_of",
     "clean_at",
+    "clustered_ratio_interval",
     "correct_at",
     "executed_at",
     "fast_p",

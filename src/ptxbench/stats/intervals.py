@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ptxbench.core import Interval
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the standard normal distribution."""
+
+T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+"""97.5 % quantiles of Student's t distribution with 1, 2, 3 … degrees of freedom."""
 
 
 def paired_ratio_interval(
@@ -26,15 +30,40 @@ def paired_ratio_interval(
     >>> interval.median, interval.low, interval.high
     (2.0, 2.0, 3.0)
     """
+    ratios = _ratios(numerator, denominator)
+    drawn = ratios[rng.integers(0, ratios.size, (resamples, ratios.size))]
+    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    return Interval(median=float(np.median(ratios)), low=float(low), high=float(high))
+
+
+def clustered_ratio_interval(pairs: Sequence[tuple[ArrayLike, ArrayLike]]) -> Interval:
+    """A ratio that was measured under several conditions drawn alike: its geometric mean over them, with its 95 %
+    interval.
+
+    ``pairs`` holds numerators and denominators of each condition, measured in pairs as for `paired_ratio_interval`.
+    The ratio of one condition is the median of its paired ratios. The interval is Student's, of the mean of their
+    logarithms, so that it tells of the spread between conditions, however often each was measured. `ValueError` for
+    fewer than two conditions, more than `T_95` has room for, or samples that are no pairs.
+
+    >>> interval = clustered_ratio_interval([([1.0], [1.0]), ([1.1, 1.1], [1.0, 1.0])])
+    >>> round(interval.median, 4), round(interval.low, 3), round(interval.high, 3)
+    (1.0488, 0.572, 1.922)
+    """
+    if not 2 <= len(pairs) <= len(T_95) + 1:
+        raise ValueError(f"{len(pairs)} conditions give no interval; 2 to {len(T_95) + 1} do")
+    logs = np.log([np.median(_ratios(top, bottom)) for top, bottom in pairs])
+    reach = T_95[logs.size - 2] * logs.std(ddof=1) / math.sqrt(logs.size)
+    low, middle, high = np.exp(logs.mean() + np.array([-reach, 0.0, reach]))
+    return Interval(median=float(middle), low=float(low), high=float(high))
+
+
+def _ratios(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     top, bottom = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     if top.ndim != 1 or top.shape != bottom.shape or top.size == 0:
         raise ValueError(f"paired samples must be two equally long rows, not {top.shape} and {bottom.shape}")
     if not (np.isfinite(top).all() and np.isfinite(bottom).all() and (top > 0).all() and (bottom > 0).all()):
         raise ValueError("paired samples must be positive and finite")
-    ratios = top / bottom
-    drawn = ratios[rng.integers(0, ratios.size, (resamples, ratios.size))]
-    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
-    return Interval(median=float(np.median(ratios)), low=float(low), high=float(high))
+    return top / bottom
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,19 +14,20 @@ from ptxbench.devices.cuda.conditions import Condition, Conditions, summarised
 from ptxbench.devices.cuda.device import STEP_SECONDS, CudaDevice
 from ptxbench.devices.cuda.process import ExecutorProcess, stray_write
 from ptxbench.devices.cuda.timing import Sample
-from ptxbench.devices.cuda.turns import Faulted, Pair, Timer, take_block, timer_of
+from ptxbench.devices.cuda.turns import Faulted, Timer, Turns, take_valid_blocks, timer_of
 from ptxbench.devices.cuda.verifier import Check, SharedBuffer, Verifier
 
 BASELINE = "ptxbench.devices.cuda.baseline"
 LOAD_SECONDS = 300.0
 """Allowed for readying the libraries: some compile their kernels first."""
 
-WARM_UP = 3
+PLACES = 6
+"""In so many places of device memory a candidate and its baseline are timed: where buffers lie to each other changes
+how a kernel's accesses meet in caches and channels, by up to 2 % of the time of kernels that are not tuned for it.
+"""
+
 RACE_SECONDS = 10.0
-FEWEST_BLOCKS = 5
-REPEATS = 3
-COOLING_SECONDS = 5.0
-"""Blocks taken while the device was slowed down are taken again, at most so many times, after a pause."""
+"""After so long, in all places, a race ends with the blocks that it has: slow work cannot hold the device."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,11 @@ class FullRun:
 
 @dataclass(frozen=True)
 class Race:
-    """Times taken in turns. ``checks`` are of every timed call of the candidate; ``fault`` ended the race early."""
+    """Times that candidate (A) and library (B) took in turns, by place in memory. ``checks`` are of every timed call of
+    the candidate; ``fault`` ended the race early.
+    """
 
-    candidate: tuple[Pair, ...] = ()
-    baseline: tuple[Pair, ...] = ()
+    turns: tuple[Turns, ...] = ()
     checks: tuple[Check, ...] = ()
     conditions: dict[str, object] = field(default_factory=dict[str, object])
     graph: bool = True
@@ -78,7 +79,7 @@ class Arena:
         self._place: tuple[str, dict[str, int]] | None = None
         self._loaded: tuple[tuple[Library, ...], dict[str, str]] | None = None
         self._ceilings: dict[str, float] = {}
-        self.imports: dict[str, dict[str, Any]] = {}
+        self.imports: tuple[dict[str, dict[str, Any]], ...] = ()
 
     @contextmanager
     def opened(self, task: Task, sizes: Mapping[str, int]) -> Generator[Session]:
@@ -100,8 +101,8 @@ class Arena:
             if self._baseline is not None:
                 self._baseline.request("unload", STEP_SECONDS)
             self._place, self._loaded = None, None
-            buffers: dict[str, SharedBuffer] = self._verifier.open(task, sizes)
-            self.imports = {name: {"handle": b.handle, "offset": b.offset} for name, b in buffers.items()}
+            places = self._verifier.open(task, sizes, PLACES)
+            self.imports = tuple(map(_imports, places))
             self._place = place
         return self._verifier
 
@@ -119,7 +120,7 @@ class Arena:
                 self._loaded = ((), {name: str(error) for name in task.baselines})
                 return self._loaded
             header = baseline.request(
-                "load", LOAD_SECONDS, task=task.model_dump(mode="json"), sizes=dict(sizes), imports=self.imports
+                "load", LOAD_SECONDS, task=task.model_dump(mode="json"), sizes=dict(sizes), places=self.imports
             ).header
             self._loaded = (tuple(Library(**entry) for entry in header["libraries"]), header["absent"])
         return self._loaded
@@ -165,16 +166,16 @@ class Session:
         """Gives the newest base set back."""
         self._verifier.drop(self._bases.pop())
 
-    def stage(self) -> None:
+    def stage(self, place: int = 0) -> None:
         """Fresh inputs from the base sets by turns, poisoned outputs."""
         number = next(self._samples)
-        self._verifier.stage(self._bases[number % len(self._bases)], number)
+        self._verifier.stage(self._bases[number % len(self._bases)], number, place)
 
     def run(self, artifact: Artifact, plan: LaunchPlan, *, seconds: float, bad_above: float) -> FullRun:
         """Replays ``plan`` once on fresh inputs and has every element compared (see `Verifier.check`)."""
         device = self._arena.device
         self.stage()
-        executor, fault = device.load(artifact, plan, self._arena.imports)
+        executor, fault = device.load(artifact, plan, self._arena.imports[0])
         if fault is not None:
             return self._faulted(fault)
         reply = executor.request("run", seconds, graph=False)
@@ -194,7 +195,7 @@ class Session:
         """Executed counts of ``plan`` on fresh inputs, in processes of their own: see `CudaDevice.count`."""
         self.stage()
         inputs = {b.name for b in plan.buffers if b.role == "input"}
-        imports = {name: source for name, source in self._arena.imports.items() if name in inputs}
+        imports = {name: source for name, source in self._arena.imports[0].items() if name in inputs}
         return self._arena.device.count(artifact, plan, {}, imports=imports, seconds=seconds)
 
     def check_library(self, name: str, bad_above: float) -> Check:
@@ -206,36 +207,52 @@ class Session:
     def race(
         self, artifact: Artifact, plan: LaunchPlan, library: Library, *, blocks: int, bad_above: float
     ) -> Race:
-        """Times the candidate and a library in turns on fresh inputs, and compares the candidate's every result."""
-        device, checks = self._arena.device, list[Check]()
-        executor, fault = device.load(artifact, plan, self._arena.imports)
-        if fault is not None:
-            return Race(fault=fault)
-        graph = library.graph
-        own, other = timer_of(executor, graph=graph), self.library_timer(library, graph)
-
-        def candidate() -> Sample:
-            self.stage()
-            sample = own()
-            checks.append(self._verifier.check(bad_above))
-            return sample
-
+        """Times the candidate and the fastest library in turns on fresh inputs, in every place, ``blocks`` blocks or a
+        few more in all, and compares the candidate's every result.
+        """
+        device, graph, places = self._arena.device, library.graph, len(self._arena.imports)
+        checks, turns, seen = list[Check](), list[Turns](), list[Condition]()
         try:
             with Conditions(device.properties["pci_bus_id"]) as conditions:
-                taken, seen = take_valid_blocks(candidate, other, blocks, conditions.read)
+                for place in range(places):
+                    own = self._candidate_timer(artifact, plan, graph, place)
+
+                    def candidate(own: Timer = own) -> Sample:
+                        sample = own()
+                        checks.append(self._verifier.check(bad_above))
+                        return sample
+
+                    taken, found = take_valid_blocks(
+                        candidate, self.library_timer(library, graph, place), -(-blocks // places), conditions.read,
+                        seconds=RACE_SECONDS / places,
+                    )
+                    turns.append(taken)
+                    seen += found
         except Faulted as stopped:
             return Race(fault=device.explain(stopped.fault, plan), checks=tuple(checks), graph=graph)
-        return Race(
-            candidate=tuple(pair for pair, _ in taken), baseline=tuple(pair for _, pair in taken),
-            checks=tuple(checks), conditions=summarised(seen), graph=graph,
-        )
+        return Race(turns=tuple(turns), checks=tuple(checks), conditions=summarised(seen), graph=graph)
 
-    def library_timer(self, library: Library, graph: bool) -> Timer:
-        """Takes a sample of a library on fresh inputs."""
-        other = timer_of(self._arena.baseline(), graph=graph, library=library.name)
+    def _candidate_timer(self, artifact: Artifact, plan: LaunchPlan, graph: bool, place: int) -> Timer:
+        """Takes a sample of the candidate, loaded now for the buffers in ``place``, on fresh inputs; `Faulted` if it
+        cannot be loaded.
+        """
+        executor, fault = self._arena.device.load(artifact, plan, self._arena.imports[place])
+        if fault is not None:
+            raise Faulted(fault)
+        own = timer_of(executor, graph=graph)
+
+        def candidate() -> Sample:
+            self.stage(place)
+            return own()
+
+        return candidate
+
+    def library_timer(self, library: Library, graph: bool, place: int = 0) -> Timer:
+        """Takes a sample of a library on fresh inputs; elsewhere than in place 0, of the fastest library only."""
+        other = timer_of(self._arena.baseline(), graph=graph, library=library.name, place=place)
 
         def baseline() -> Sample:
-            self.stage()
+            self.stage(place)
             try:
                 return other()
             except Faulted as error:
@@ -252,37 +269,6 @@ class Session:
         return FullRun(Observation(device=self._arena.device.name, fault=fault), None)
 
 
-def take_valid_blocks(
-    a: Timer, b: Timer, blocks: int, read: Callable[[], Condition], pause: Callable[[float], None] = time.sleep
-) -> tuple[list[tuple[Pair, Pair]], list[Condition]]:
-    """``blocks`` blocks of A and B that no slowdown touched, and the device's condition after every block taken.
-
-    Touched blocks are taken again in at most `REPEATS` rounds, each after a pause. `DeviceError` if fewer than half
-    are left then: the device cannot be measured on now. Work that is many times slower than its baseline
-    ends after `RACE_SECONDS` with at least `FEWEST_BLOCKS`, so that it cannot hold the device; its interval is wider.
-    """
-    began = time.perf_counter()
-    for _ in range(WARM_UP):
-        a()
-        b()
-    valid: list[tuple[Pair, Pair]] = []
-    seen: list[Condition] = []
-    taken = count()
-    for round_ in range(1 + REPEATS):
-        if round_:
-            pause(COOLING_SECONDS)
-        for _ in range(blocks - len(valid)):
-            block = take_block(a, b, next(taken))
-            seen.append(read())
-            if seen[-1].valid:
-                valid.append(block)
-            if time.perf_counter() - began > RACE_SECONDS and len(valid) >= FEWEST_BLOCKS:
-                return valid, seen
-        if len(valid) == blocks:
-            break
-    if 2 * len(valid) < blocks:
-        raise DeviceError(
-            f"The device slowed itself down ({', '.join(seen[-1].reasons)}) during {len(seen) - len(valid)} of "
-            f"{len(seen)} blocks; times would tell of its cooling. Try again later."
-        )
-    return valid, seen
+def _imports(buffers: Mapping[str, SharedBuffer]) -> dict[str, dict[str, Any]]:
+    """What an executor needs to map the buffers."""
+    return {name: {"handle": buffer.handle, "offset": buffer.offset} for name, buffer in buffers.items()}

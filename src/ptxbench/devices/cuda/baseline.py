@@ -4,12 +4,12 @@
 op       header → reply's header                        blob → reply's blob
 ======== ============================================== =====================
 hello    → device properties, versions
-load     task, sizes, imports → libraries, absent
+load     task, sizes, places → libraries, absent
 unload
 write    buffer                                         the buffer's bytes →
 read     buffer                                         → the buffer's bytes
 run      library
-time     samples, library, graph → samples
+time     samples, library, graph, place → samples
 ceilings → flops_per_second, bytes_per_second
 ======== ============================================== =====================
 """
@@ -21,7 +21,8 @@ import importlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ptxbench.core import Argument, DeviceError, Task
@@ -52,6 +53,18 @@ class _Memory:
         }
 
 
+@dataclass(frozen=True)
+class _Place:
+    """One place in device memory: the task's tensors there, what was built on them, and its work as graphs, by name.
+
+    A graph is None where PyTorch cannot capture the work.
+    """
+
+    tensors: dict[str, Any]
+    libraries: dict[str, Library] = field(default_factory=dict[str, Library])
+    graphs: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
 class Baseline:
     """PyTorch in the process's primary context; all work runs on one stream of ours."""
 
@@ -63,10 +76,8 @@ class Baseline:
         self._torch_stream = self._torch.cuda.ExternalStream(int(self._stream))
         self._stopwatch = Stopwatch(self._driver, self._stream)
         self._imported: list[int] = []
-        self._tensors: dict[str, Any] = {}
+        self._places: list[_Place] = []
         self._outputs: tuple[str, ...] = ()
-        self._libraries: dict[str, Library] = {}
-        self._graphs: dict[str, Any] = {}
         self._start_s = time.perf_counter() - started
 
     def handlers(self) -> dict[str, Handler]:
@@ -88,34 +99,46 @@ class Baseline:
     def load(self, request: Message) -> Answer:
         """Readies every library that can do the task and times each: ``libraries``, the fastest first.
 
-        ``imports`` maps buffers of another process; the others are made here, unset. ``absent`` says which libraries
-        are missing, and why. ``graph`` says whether a library's work can be replayed as a graph.
+        Each of ``places`` maps buffers of another process; the others are made here, unset. Libraries are readied in
+        the first place, and in the others the fastest alone. ``absent`` says which libraries are missing, and why.
+        ``graph`` says whether a library's work can be replayed as a graph.
         """
         task, sizes = Task.model_validate(request.header["task"]), request.header["sizes"]
+        places: Sequence[Mapping[str, Any]] = request.header.get("places") or [{}]
         self._unload()
-        imports: dict[str, Any] = request.header.get("imports", {})
-        self._tensors = {a.name: self._tensor(a, sizes, imports.get(a.name)) for a in task.arguments}
         self._outputs = tuple(argument.name for argument in task.outputs)
-        setting = Setting(self._torch, task, sizes, self._tensors, int(self._stream), self._compared)
+        self._places = [
+            _Place({a.name: self._tensor(a, sizes, imports.get(a.name)) for a in task.arguments})
+            for imports in places
+        ]
         absent: dict[str, str] = {}
-        for name, build in builders(task).items():
+        for name in builders(task):
             try:
-                with self._torch.cuda.stream(self._torch_stream):
-                    library = build(setting)
-                    library.renew()
-                    library.work()
-                self._torch.cuda.synchronize()
-                self._libraries[name] = library
-                self._graphs[name] = self._captured(library)
+                self._build(name, self._places[0], task, sizes)
             except (Absent, RuntimeError, TypeError, NotImplementedError, DeviceError) as error:
                 absent[name] = str(error).strip().split("\n")[0]
-        graphs = {name: graph is not None for name, graph in self._graphs.items()}
-        times = self._compared([self._enqueue(name, graphs[name]) for name in self._libraries])
+        first = self._places[0]
+        graphs = {name: graph is not None for name, graph in first.graphs.items()}
+        times = self._compared([self._enqueue(first, name, graphs[name]) for name in graphs])
         timed = [
-            {"name": name, "version": library.version, "graph": graphs[name], "ms": ms}
-            for (name, library), ms in zip(self._libraries.items(), times, strict=True)
+            {"name": name, "version": first.libraries[name].version, "graph": graph, "ms": ms}
+            for (name, graph), ms in zip(graphs.items(), times, strict=True)
         ]
-        return {"libraries": sorted(timed, key=lambda entry: entry["ms"]), "absent": absent}, b""
+        timed.sort(key=lambda entry: entry["ms"])
+        for place in self._places[1:] if timed else ():
+            self._build(str(timed[0]["name"]), place, task, sizes)
+        return {"libraries": timed, "absent": absent}, b""
+
+    def _build(self, name: str, place: _Place, task: Task, sizes: dict[str, int]) -> None:
+        """Adds a library to a place; raises whatever it raises where it cannot do the task."""
+        setting = Setting(self._torch, task, sizes, place.tensors, int(self._stream), self._compared)
+        with self._torch.cuda.stream(self._torch_stream):
+            library = builders(task)[name](setting)
+            library.renew()
+            library.work()
+        self._torch.cuda.synchronize()
+        place.graphs[name] = self._captured(library)
+        place.libraries[name] = library
 
     def unload(self, request: Message) -> Answer:
         """Gives everything back, mapped buffers of other processes too."""
@@ -135,18 +158,21 @@ class Baseline:
 
     def run(self, request: Message) -> Answer:
         """One library's work on the inputs as they are now; the results go into the output buffers."""
-        library = self._library(request.header["library"])
+        place = self._place(0)
+        library = self._library(place, request.header["library"])
         with self._torch.cuda.stream(self._torch_stream):
             library.renew()
             for name, result in zip(self._outputs, library.work(), strict=True):
-                if result.data_ptr() != self._tensors[name].data_ptr():
-                    self._tensors[name].copy_(result.reshape(self._tensors[name].shape))
+                tensor = place.tensors[name]
+                if result.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(result.reshape(tensor.shape))
         self._torch.cuda.synchronize()
         return {}, b""
 
     def time(self, request: Message) -> Answer:
         """Timed runs of one library, one after the other."""
-        work = self._enqueue(request.header["library"], request.header["graph"])
+        place = self._place(request.header.get("place", 0))
+        work = self._enqueue(place, request.header["library"], request.header["graph"])
         samples = [self._stopwatch.sample(work) for _ in range(request.header["samples"])]
         return {"samples": [sample.model_dump() for sample in samples]}, b""
 
@@ -194,21 +220,24 @@ class Baseline:
 
     def _unload(self) -> None:
         self._torch.cuda.synchronize()
-        self._graphs.clear()
-        self._libraries.clear()
-        self._tensors.clear()
+        self._places.clear()
         gc.collect()
         self._torch.cuda.empty_cache()
         while self._imported:
             self._driver.close_import(self._imported.pop())
 
     def _flat(self, name: str) -> Any:
-        return self._tensors[name].reshape(-1).view(self._torch.uint8)
+        return self._place(0).tensors[name].reshape(-1).view(self._torch.uint8)
 
-    def _library(self, name: str) -> Library:
-        if name not in self._libraries:
-            raise DeviceError(f"There is no baseline {name!r}; loaded are {', '.join(self._libraries) or 'none'}.")
-        return self._libraries[name]
+    def _place(self, number: int) -> _Place:
+        if number >= len(self._places):
+            raise DeviceError(f"There is no place {number} for libraries; {len(self._places)} were loaded.")
+        return self._places[number]
+
+    def _library(self, place: _Place, name: str) -> Library:
+        if name not in place.libraries:
+            raise DeviceError(f"There is no baseline {name!r}; loaded are {', '.join(place.libraries) or 'none'}.")
+        return place.libraries[name]
 
     def _captured(self, library: Library) -> Any:
         """The work as a graph with memory of its own, or None where PyTorch cannot capture it."""
@@ -221,11 +250,11 @@ class Baseline:
             return None
         return graph
 
-    def _enqueue(self, name: str, graph: bool) -> Callable[[], None]:
-        library = self._library(name)
-        if graph and self._graphs[name] is None:
+    def _enqueue(self, place: _Place, name: str, graph: bool) -> Callable[[], None]:
+        library = self._library(place, name)
+        if graph and place.graphs[name] is None:
             raise DeviceError(f"The work of {name} cannot be captured as a graph; replay it as plain launches.")
-        return self._on_stream(self._graphs[name].replay if graph else library.work)
+        return self._on_stream(place.graphs[name].replay if graph else library.work)
 
     def _on_stream(self, work: Callable[[], Any]) -> Callable[[], None]:
         def enqueue() -> None:

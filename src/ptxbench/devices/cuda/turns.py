@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from ptxbench.core import DeviceError, Fault, Interval, Record
+from ptxbench.devices.cuda.conditions import Condition
 from ptxbench.devices.cuda.process import ExecutorProcess, stray_write
 from ptxbench.devices.cuda.timing import Sample
 from ptxbench.stats import paired_ratio_interval
 
 TURN_SECONDS = 30.0
+
+WARM_UP = 3
+REPEATS = 3
+COOLING_SECONDS = 5.0
+"""Blocks taken while the device was slowed down are taken again, at most so many times, after a pause."""
 
 Timer = Callable[[], Sample]
 Pair = tuple[float, float]
@@ -65,13 +74,58 @@ def take_block(a: Timer, b: Timer, block: int) -> tuple[Pair, Pair]:
     return (around, middle) if outer is a else (middle, around)
 
 
-def take_turns(a: Timer, b: Timer, blocks: int, *, warm_up: int = 3) -> Turns:
+def take_turns(a: Timer, b: Timer, blocks: int, *, warm_up: int = WARM_UP) -> Turns:
     """Times two sides ``blocks`` times, so that drift falls on both alike; only one has work at any time."""
     for _ in range(warm_up):
         a()
         b()
-    taken = [take_block(a, b, block) for block in range(blocks)]
-    return Turns(a=tuple(pair for pair, _ in taken), b=tuple(pair for _, pair in taken))
+    return _turns([take_block(a, b, block) for block in range(blocks)])
+
+
+def take_valid_blocks(
+    a: Timer,
+    b: Timer,
+    blocks: int,
+    read: Callable[[], Condition],
+    pause: Callable[[float], None] = time.sleep,
+    *,
+    seconds: float = math.inf,
+) -> tuple[Turns, list[Condition]]:
+    """``blocks`` blocks of A and B that no slowdown touched, and the device's condition after every block taken.
+
+    Touched blocks are taken again in at most `REPEATS` rounds, each after a pause. `DeviceError` if fewer than half
+    are left then: the device cannot be measured on now. After ``seconds`` it ends with the blocks that there are, at
+    least one.
+    """
+    began = time.perf_counter()
+    for _ in range(WARM_UP):
+        a()
+        b()
+    valid: list[tuple[Pair, Pair]] = []
+    seen: list[Condition] = []
+    taken = count()
+    for round_ in range(1 + REPEATS):
+        if round_:
+            pause(COOLING_SECONDS)
+        for _ in range(blocks - len(valid)):
+            block = take_block(a, b, next(taken))
+            seen.append(read())
+            if seen[-1].valid:
+                valid.append(block)
+            if time.perf_counter() - began > seconds and valid:
+                return _turns(valid), seen
+        if len(valid) == blocks:
+            break
+    if 2 * len(valid) < blocks:
+        raise DeviceError(
+            f"The device slowed itself down ({', '.join(seen[-1].reasons)}) during {len(seen) - len(valid)} of "
+            f"{len(seen)} blocks; times would tell of its cooling. Try again later."
+        )
+    return _turns(valid), seen
+
+
+def _turns(blocks: Sequence[tuple[Pair, Pair]]) -> Turns:
+    return Turns(a=tuple(pair for pair, _ in blocks), b=tuple(pair for _, pair in blocks))
 
 
 def paired_ratio(turns: Turns, seed: int = 0) -> Interval:

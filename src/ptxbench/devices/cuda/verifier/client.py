@@ -50,13 +50,17 @@ class Verifier:
             self._process.close()
             raise
 
-    def open(self, task: Task, sizes: Mapping[str, int]) -> dict[str, SharedBuffer]:
-        """Allocates a guarded buffer for every input and output and returns them by name, to be mapped by executors.
+    def open(self, task: Task, sizes: Mapping[str, int], places: int = 1) -> tuple[dict[str, SharedBuffer], ...]:
+        """Allocates a guarded buffer for every input and output and returns them by name, to be mapped by executors;
+        ``places`` times over, each elsewhere in memory.
 
         Base sets and buffers of an earlier `open` are given back: executors must have unmapped them (or have ended).
         """
-        reply = self._ask("open", task=task.model_dump(mode="json"), sizes=dict(sizes))
-        return {name: SharedBuffer.model_validate(entry) for name, entry in reply.header["buffers"].items()}
+        reply = self._ask("open", task=task.model_dump(mode="json"), sizes=dict(sizes), places=places)
+        return tuple(
+            {name: SharedBuffer.model_validate(entry) for name, entry in buffers.items()}
+            for buffers in reply.header["places"]
+        )
 
     def make(self, distribution: str, seed: int) -> Made:
         """A base set: inputs of that distribution drawn from ``seed``, their truth, and the yardstick of every block.
@@ -72,13 +76,13 @@ class Verifier:
         """Gives the memory of a base set back."""
         self._ask("drop", base=base)
 
-    def stage(self, base: int, sample: int) -> float:
-        """Writes fresh inputs into the shared buffers, poisons the outputs and renews the guard zones.
+    def stage(self, base: int, sample: int, place: int = 0) -> float:
+        """Writes fresh inputs into the shared buffers of a place, poisons the outputs and renews the guard zones.
 
         The inputs are those of the base set under the exact map number ``sample`` (see `maps`); sample 0 is the base
         set as it is. Returns when everything is in memory: the seconds that it took.
         """
-        return float(self._ask("stage", base=base, sample=sample).header["seconds"])
+        return float(self._ask("stage", base=base, sample=sample, place=place).header["seconds"])
 
     def check(self, bad_above: float, *, blocks: bool = False) -> Check:
         """Compares every element of the shared outputs with the truth of what was staged last.

@@ -8,10 +8,10 @@ op     header → reply's header                                  blob → reply
 ====== ======================================================== ============================
 hello  → device properties, seconds of start-up
 load                                                            the cubin →
-open   task, sizes → buffers
+open   task, sizes, places → places (buffers of each)
 make   distribution, seed → base, seconds
 drop   base
-stage  base, sample → seconds
+stage  base, sample, place → seconds
 check  bad_above, blocks → outputs, changed_inputs, stray_writes, seconds  → block arrays
 read   buffer                                                   → the buffer's bytes
 write  buffer                                                   the buffer's bytes →
@@ -46,7 +46,8 @@ class Program:
         self._driver = Driver()
         self._start_s = time.perf_counter() - started
         self._gpu: Gpu | None = None
-        self._shared: SharedBuffers | None = None
+        self._places: list[SharedBuffers] = []
+        self._place = 0
         self._bases: dict[int, BaseSet] = {}
         self._made = 0
 
@@ -67,21 +68,25 @@ class Program:
         return {}, b""
 
     def open(self, request: Message) -> Answer:
-        """Shared buffers for a task, in place of those before."""
+        """Shared buffers for a task in so many places, instead of those before."""
         for number in list(self._bases):
             self._drop(number)
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None
-        task = Task.model_validate(request.header["task"])
-        self._shared = SharedBuffers(self._loaded, task, request.header["sizes"])
-        return {"buffers": {
+        while self._places:
+            self._places.pop().close()
+        task, sizes = Task.model_validate(request.header["task"]), request.header["sizes"]
+        for place in range(request.header["places"]):
+            self._places.append(SharedBuffers(self._loaded, task, sizes, skip=place))
+        self._place = 0
+        return {"places": [self._exported(shared) for shared in self._places]}, b""
+
+    def _exported(self, shared: SharedBuffers) -> dict[str, Any]:
+        return {
             name: {
                 "handle": self._driver.export(buffer.start).hex(), "offset": buffer.array.address - buffer.start,
                 "bytes": buffer.bytes,
             }
-            for name, buffer in self._shared.buffers.items()
-        }}, b""
+            for name, buffer in shared.buffers.items()
+        }
 
     def make(self, request: Message) -> Answer:
         """A base set for the task that is open."""
@@ -100,13 +105,15 @@ class Program:
 
     def _drop(self, number: int) -> None:
         base = self._base(number)
-        self._opened.forget(base)
+        for shared in self._places:
+            shared.forget(base)
         base.close()
         del self._bases[number]
 
     def stage(self, request: Message) -> Answer:
-        """Fresh inputs and poisoned outputs."""
+        """Fresh inputs and poisoned outputs, in one place, which later requests are about."""
         started = time.perf_counter()
+        self._place = request.header["place"]
         self._opened.stage(self._base(request.header["base"]), request.header["sample"])
         self._loaded.synchronise()
         return {"seconds": time.perf_counter() - started}, b""
@@ -153,9 +160,9 @@ class Program:
 
     @property
     def _opened(self) -> SharedBuffers:
-        if self._shared is None:
+        if not self._places:
             raise DeviceError("The verifier was asked to work before a task was opened; send open first.")
-        return self._shared
+        return self._places[self._place]
 
     def _base(self, number: int) -> BaseSet:
         if number not in self._bases:

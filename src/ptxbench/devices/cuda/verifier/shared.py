@@ -55,11 +55,17 @@ class _Staged:
 
 
 class SharedBuffers:
-    """Every input and output of a task at some sizes."""
+    """Every input and output of a task at some sizes.
 
-    def __init__(self, machine: Machine, task: Task, sizes: Mapping[str, int]) -> None:
+    ``skip`` allocation granules are left out before each buffer, so that several of these differ in how their buffers
+    lie to each other.
+    """
+
+    def __init__(self, machine: Machine, task: Task, sizes: Mapping[str, int], skip: int = 0) -> None:
         self.task, self.sizes = task, dict(sizes)
         self._machine = machine
+        self._skip = skip
+        self._skipped: list[int] = []
         self.buffers = {argument.name: self._allocate(argument) for argument in task.arguments}
         self._staged: _Staged | None = None
 
@@ -67,6 +73,8 @@ class SharedBuffers:
         count = argument.nbytes(self.sizes)
         granule = self._machine.granule
         whole = -(-(2 * GUARD_BYTES + count) // granule) * granule
+        if self._skip:
+            self._skipped.append(self._machine.allocate(self._skip * granule))
         start = self._machine.allocate(whole)
         array = Array(start + GUARD_BYTES, argument.dims(self.sizes), argument.dtype)
         return Buffer(argument, layout(self.task, argument, self.sizes), start, start + whole, array)
@@ -173,7 +181,10 @@ class SharedBuffers:
         self._forget()
         for buffer in self.buffers.values():
             self._machine.free(buffer.start)
+        for skipped in self._skipped:
+            self._machine.free(skipped)
         self.buffers.clear()
+        self._skipped.clear()
 
 
 def _statistics(
