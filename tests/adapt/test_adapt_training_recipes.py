@@ -77,8 +77,13 @@ def test_several_gpus_are_started_by_accelerate(tmp_path: Path, monkeypatch: pyt
         check_launch(qwen(), Path("recipe.toml"), tmp_path)
     assert (tmp_path / "accelerate.yaml").read_text() == accelerate_config(qwen())
     assert "fsdp_transformer_layer_cls_to_wrap: Qwen3_5DecoderLayer" in accelerate_config(qwen())
+    assert "mixed_precision: \"bf16\"" in accelerate_config(qwen())
+    exact = qwen().model_copy(update={"model": qwen().model.model_copy(update={"dtype": "float32"})})
+    assert "mixed_precision: \"no\"" in accelerate_config(exact)  # without quotes, YAML reads a truth value
     monkeypatch.setenv("WORLD_SIZE", "8")
     check_launch(qwen(), Path("recipe.toml"), tmp_path)
+    with pytest.raises(UsageError, match="learns nothing that 8 GPUs could share"):
+        check_launch(qwen().model_copy(update={"phases": ()}), Path("recipe.toml"), tmp_path)
 
 
 class Judge:

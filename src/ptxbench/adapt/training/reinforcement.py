@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ptxbench.adapt.training.adapters import check_checkpoint, save_trained
+from ptxbench.adapt.training.checkpoints import proving
 from ptxbench.adapt.training.libraries import library, quiet, reporting, versions
 from ptxbench.adapt.training.models import adapt, load_model, load_tokenizer, trained_parameters
 from ptxbench.adapt.training.recipe import RlRecipe
@@ -67,6 +69,8 @@ def reinforce(
         model = adapt(model, recipe.lora)
     trainer = _trainer(recipe, model, tokenizer, reward, folder, say)
     checkpoint = last_checkpoint(folder) if resume else None
+    if checkpoint:
+        check_checkpoint(model, checkpoint)
     step = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else 0
     record = TrainingRecord(
         recipe=recipe.model_dump(mode="json"),
@@ -79,8 +83,7 @@ def reinforce(
     write_record(folder, record)
     say(f"training for {recipe.steps} steps")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    trainer.save_model(str(folder / WEIGHTS))
-    tokenizer.save_pretrained(folder / WEIGHTS)
+    save_trained(trainer, folder / WEIGHTS)
     history = tuple(
         {name: float(value) for name, value in entry.items() if isinstance(value, int | float)}
         for entry in trainer.state.log_history
@@ -135,7 +138,7 @@ def _trainer(
         args=config,
         train_dataset=library("datasets").Dataset.from_list(rows * max(1, recipe.prompts_per_step)),
         processing_class=tokenizer,
-        callbacks=[reporting(say, ("reward", "reward_std"))],
+        callbacks=[proving(), reporting(say, ("reward", "reward_std"))],
     )
     trainer.remove_callback(library("transformers").PrinterCallback)
     return trainer

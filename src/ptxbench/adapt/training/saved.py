@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ptxbench.adapt.training.checkpoints import NORMS
 from ptxbench.adapt.training.material import DataUse
 from ptxbench.core import Record, UsageError, first_problem
 from ptxbench.store import write_atomically
@@ -75,13 +76,15 @@ def finished_record(folder: Path) -> TrainingRecord:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The latest checkpoint that was written completely: the trainer's state is the last of its files."""
+    """The latest checkpoint that was written completely: `NORMS` is the last of its files."""
     found: list[tuple[int, Path]] = []
     for path in folder.glob("checkpoint-*"):
         try:
             step = int(json.loads((path / "trainer_state.json").read_text())["global_step"])
         except (OSError, ValueError, KeyError):
             continue  # killed while it was written
+        if not (path / NORMS).exists():
+            continue
         found.append((step, path))
     return max(found)[1] if found else None
 

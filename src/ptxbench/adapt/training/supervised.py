@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ptxbench.adapt.data.files import read_rows
+from ptxbench.adapt.training.adapters import check_checkpoint, save_trained
+from ptxbench.adapt.training.checkpoints import proving
 from ptxbench.adapt.training.labels import Example, check_labels
+from ptxbench.adapt.training.layout import gather_head, join_processes, keep_float32
 from ptxbench.adapt.training.libraries import library, quiet, reporting, stopping_after, versions
 from ptxbench.adapt.training.material import Material, curriculum, load_material
 from ptxbench.adapt.training.models import (
@@ -57,6 +60,8 @@ def prepare(
     be merged. ``shortest`` keeps that many of the shortest rows of each data set and split.
     """
     quiet()
+    if recipe.layout.gpus > 1:
+        join_processes()
     say("reading the tokenizer")
     tokenizer = _stand_in(recipe) if dry_run else load_tokenizer(recipe.model)
     say("reading the data sets")
@@ -92,6 +97,8 @@ def train(
     say("checking the labels")
     _check_batches(trainer, prepared)
     checkpoint = last_checkpoint(folder) if resume else None
+    if checkpoint:
+        check_checkpoint(prepared.model, checkpoint)
     step = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint else 0
     record = TrainingRecord(
         recipe=recipe.model_dump(mode="json"),
@@ -106,15 +113,18 @@ def train(
         tokens={"learnt": sum(label >= 0 for example in prepared.order for label in example.labels),
                 "read": sum(len(example.input_ids) for example in prepared.order)},
     )  # fmt: skip
+    trainer.accelerator.wait_for_everyone()  # all have seen that there was no record
     if trainer.is_world_process_zero():
         write_record(folder, record)
     if recipe.phases:
         say(f"training for {record.planned_steps} steps")
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if trainer.is_fsdp_enabled:
+        gather_head(trainer.model)
     say("measuring the validation loss")
     losses = _losses(trainer, material)
     say("saving the weights")
-    _save_weights(trainer, folder / WEIGHTS)
+    save_trained(trainer, folder / WEIGHTS)
     steps = int(trainer.state.global_step)
     record = record.model_copy(update={
         "steps": steps,
@@ -150,7 +160,7 @@ def _trainer(prepared: Prepared, folder: Path, max_steps: int | None, say: Progr
         warmup_steps=optimizer.warmup,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.clip,
-        activation_checkpointing=optimizer.activation_checkpointing and recipe.layout.gpus == 1 and gpu,
+        activation_checkpointing=optimizer.activation_checkpointing and (gpu or recipe.layout.gpus > 1),
         activation_offloading=recipe.layout.offload_activations and gpu,
         bf16=gpu and recipe.model.dtype == "bfloat16",
         use_cpu=not gpu,
@@ -173,9 +183,11 @@ def _trainer(prepared: Prepared, folder: Path, max_steps: int | None, say: Progr
         train_dataset=_as_data(prepared.order or [e for es in prepared.material.train.values() for e in es]),
         eval_dataset=_as_data(held_out) if held_out else None,
         processing_class=prepared.tokenizer,
-        callbacks=[*stop, reporting(say, ("loss", "eval_loss"))],
+        callbacks=[*stop, proving(), reporting(say, ("loss", "eval_loss"))],
     )
     trainer.remove_callback(transformers.PrinterCallback)
+    if trainer.is_fsdp_enabled:
+        keep_float32(trainer, recipe)
     return trainer
 
 
@@ -183,13 +195,6 @@ def _as_data(examples: Sequence[Example]) -> Any:
     return library("datasets").Dataset.from_list(
         [{"input_ids": list(example.input_ids), "labels": list(example.labels)} for example in examples]
     )
-
-
-def _save_weights(trainer: Any, folder: Path) -> None:
-    """Writes the weights and the tokenizer; all processes take part where each holds a part of the weights."""
-    if trainer.is_fsdp_enabled:  # checkpoints are kept in parts, for which the trainer would write no weights here
-        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
-    trainer.save_model(str(folder))
 
 
 def _check_batches(trainer: Any, prepared: Prepared) -> None:
