@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 
+from ptxbench.build import find_toolchain
+from ptxbench.devices import SimulatorDevice
+from ptxbench.evaluate import LocalEvaluator
 from ptxbench.native import Cache
+from ptxbench.record import find_recorder
+from ptxbench.solutions import include_dir
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,3 +71,17 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
     """One cache for the whole session and all its workers, so that our own libraries are built once."""
     root = os.environ.get("PTXBENCH_CACHE")
     return Cache(Path(root) if root else tmp_path_factory.getbasetemp().parent / "ptxbench-cache")
+
+
+@pytest.fixture(scope="session")
+def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
+    """The whole pipeline on the simulator. It and what it starts keep everything in the session's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTXBENCH_CACHE", str(shared_cache.root))
+        device, toolchain = SimulatorDevice(), find_toolchain()
+        device.prepare()
+        # Workers run beside each other, so that one replay at a time is enough for each.
+        threads = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+        yield LocalEvaluator(
+            device, toolchain, find_recorder(toolchain, shared_cache), shared_cache, include_dir(), threads=threads
+        )

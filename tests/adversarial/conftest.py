@@ -9,13 +9,11 @@ from dataclasses import fields
 import pytest
 from cheats_page import Page
 
-from ptxbench.build import Limits, compile_candidate, find_toolchain
+from ptxbench.build import Limits, compile_candidate
 from ptxbench.core import Artifact, Candidate, LaunchPlan, Observation, Rejection, RunOptions, Task
 from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator
-from ptxbench.native import Cache
-from ptxbench.record import Recorder, find_recorder
-from ptxbench.solutions import include_dir
+from ptxbench.record import Recorder
 from ptxbench.tasks import get_task
 
 COMPILE_SECONDS, LAUNCH_SECONDS, RUN_SECONDS = 6.0, 2.0, 2.0
@@ -51,19 +49,6 @@ class HurriedEvaluator(LocalEvaluator):
         return compile_candidate(
             candidate, get_task(candidate.task), toolchain=self.toolchain, cache=self.cache, include=self.include,
             limits=Limits(seconds=COMPILE_SECONDS),
-        )
-
-
-@pytest.fixture(scope="session")
-def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PTXBENCH_CACHE", str(shared_cache.root))
-        device, toolchain = SimulatorDevice(), find_toolchain()
-        device.prepare()
-        # Workers run beside each other, so that one replay at a time is enough for each.
-        threads = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
-        yield LocalEvaluator(
-            device, toolchain, find_recorder(toolchain, shared_cache), shared_cache, include_dir(), threads=threads
         )
 
 

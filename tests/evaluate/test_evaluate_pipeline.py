@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ptxbench.build import find_toolchain
 from ptxbench.core import Candidate, Outcome, Verdict, make_candidate
-from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator
-from ptxbench.native import Cache
-from ptxbench.record import find_recorder
-from ptxbench.solutions import Example, Solution, examples, include_dir, solutions
+from ptxbench.solutions import Example, Solution, examples, solutions
 
 SEED = 20_240_229
 STAGES = ["compiling", "recording", "simulating", "judging"]
@@ -23,19 +17,6 @@ RAN = {
     Outcome.TIMEOUT, Outcome.INTEGRITY_VIOLATION, Outcome.WRONG_RESULT, Outcome.INSTRUCTION_MISSING,
     Outcome.CORRECT_UNTIMED,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PTXBENCH_CACHE", str(shared_cache.root))
-        device, toolchain = SimulatorDevice(), find_toolchain()
-        device.prepare()
-        # Workers run beside each other, so that one replay at a time is enough for each.
-        threads = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
-        yield LocalEvaluator(
-            device, toolchain, find_recorder(toolchain, shared_cache), shared_cache, include_dir(), threads=threads
-        )
 
 
 def candidate_of(row: Example | Solution) -> Candidate:

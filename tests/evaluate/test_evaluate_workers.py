@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from ptxbench.build import find_toolchain
 from ptxbench.core import Capabilities, DeviceError, InfrastructureError, Outcome, Target, make_candidate
-from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import Bench, LocalEvaluator, bench_process, evaluate_all, on_bench, pooled
-from ptxbench.native import Cache
-from ptxbench.record import find_recorder
-from ptxbench.solutions import examples, include_dir
+from ptxbench.solutions import examples
 
 ROWS = {row.file: row for row in examples()}
 REFUSED = ("wrong_syntax.cu", "wrong_library_call.cu", "wrong_signature.cu")
@@ -36,13 +31,8 @@ class Unasked:
 
 
 @pytest.fixture(scope="module")
-def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PTXBENCH_CACHE", str(shared_cache.root))
-        device, toolchain = SimulatorDevice(), find_toolchain()
-        device.prepare()
-        local = LocalEvaluator(device, toolchain, find_recorder(toolchain, shared_cache), shared_cache, include_dir())
-        yield on_bench(local, cast("Bench", Unasked()))
+def evaluator(evaluator: LocalEvaluator) -> LocalEvaluator:
+    return on_bench(evaluator, cast("Bench", Unasked()))
 
 
 def comparable(verdict: Any) -> Any:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runs_support import Timing, begin, play, write_recording
 
-from ptxbench.build import find_toolchain
 from ptxbench.core import ReplyRecord
-from ptxbench.devices import SimulatorDevice
 from ptxbench.evaluate import LocalEvaluator, StoringEvaluator
-from ptxbench.native import Cache
-from ptxbench.record import find_recorder
 from ptxbench.runners import Bench
 from ptxbench.store import RunFolder, VerdictStore
 
 
 @pytest.fixture(scope="session")
-def evaluator(shared_cache: Cache) -> Iterator[LocalEvaluator]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PTXBENCH_CACHE", str(shared_cache.root))
-        device, toolchain = SimulatorDevice(), find_toolchain()
-        device.prepare()
-        yield LocalEvaluator(
-            device, toolchain, find_recorder(toolchain, shared_cache), shared_cache, include=None, tiers=("small",),
-            threads=1,
-        )  # fmt: skip
+def evaluator(evaluator: LocalEvaluator) -> LocalEvaluator:
+    return replace(evaluator, include=None, tiers=("small",), threads=1)
 
 
 @pytest.fixture(scope="session")

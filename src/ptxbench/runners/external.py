@@ -12,7 +12,6 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from ptxbench.prompts import Prompt
 from ptxbench.runners.attempt import Attempt
 from ptxbench.runners.bench import Bench
 from ptxbench.runners.exporting import KERNEL, write_task_folder
+from ptxbench.runners.ordered import in_order
 from ptxbench.runners.planning import Pace, remaining, stored_prompts
 from ptxbench.runners.replies import Reading
 from ptxbench.store import RunFolder
@@ -63,19 +63,12 @@ def run_external(
     """
     run = folder.record()
     prompts, agents = stored_prompts(folder, run), _Agents(folder, run)
-    with ThreadPoolExecutor(pace.connections or 1) as pool:
 
-        def one(task: str, epoch: int) -> TrajectoryRecord:
-            return _trajectory(Attempt(run, task, epoch, bench, folder), agents, prompts[task])
+    def one(sample: tuple[str, int]) -> TrajectoryRecord:
+        task, epoch = sample
+        return _trajectory(Attempt(run, task, epoch, bench, folder), agents, prompts[task])
 
-        futures = [pool.submit(one, task, epoch) for task, epoch in remaining(run, folder)]
-        try:
-            for future in futures:
-                on_end(future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            agents.kill()
-            raise
+    in_order(one, remaining(run, folder), pace.connections or 1, on_end, abort=agents.kill)
 
 
 def _trajectory(attempt: Attempt, agents: _Agents, prompt: Prompt) -> TrajectoryRecord:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ptxbench.core import Outcome, RunRecord, TrajectoryRecord, TurnRecord, make_candidate
 from ptxbench.runners.bench import Bench
+from ptxbench.runners.ordered import in_order
 from ptxbench.store import RunFolder
 
 
@@ -33,26 +33,20 @@ def rejudge(
     done = {(trajectory.task, trajectory.epoch): trajectory for trajectory in new.trajectories()}
     changes: list[Change] = []
 
-    def again(trajectory: TrajectoryRecord) -> TrajectoryRecord:
+    def again(trajectory: TrajectoryRecord) -> tuple[TrajectoryRecord, TrajectoryRecord]:
         ready = done.get((trajectory.task, trajectory.epoch))
         if ready:
-            return ready
+            return trajectory, ready
         turns = tuple(_judged(turn, trajectory, run, old, new, bench) for turn in trajectory.turns)
         judged = bench.remeasure(trajectory.model_copy(update={"run": run.run, "turns": turns}), new)
         new.put_trajectory(judged, old.replies(trajectory.task, trajectory.epoch))
-        return judged
+        return trajectory, judged
 
-    with ThreadPoolExecutor(jobs) as pool:
-        before = old.trajectories()
-        futures = [pool.submit(again, trajectory) for trajectory in before]
-        try:
-            for trajectory, future in zip(before, futures, strict=True):
-                judged = future.result()
-                changes += _changes(trajectory, judged)
-                on_end(judged)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    def note(pair: tuple[TrajectoryRecord, TrajectoryRecord]) -> None:
+        changes.extend(_changes(*pair))
+        on_end(pair[1])
+
+    in_order(again, old.trajectories(), jobs, note)
     return changes
 
 
