@@ -103,6 +103,17 @@ def test_rows_that_are_too_long_are_dropped_whole() -> None:
     assert all(row.tokens <= 5000 for row in built.rows)
 
 
+def test_long_kernels_are_passed_over_before_anything_is_judged() -> None:
+    everything = select(a_recipe(), include_dir()).kernels
+    lengths = sorted(len(kernel.source.encode()) for kernel in everything)
+    judge = Judge()
+    built = build(a_recipe(gates={"max_source_bytes": lengths[0]}), judge, include_dir(), jobs=1, display=silent)
+    assert len(built.rows) == len(judge.asked) == lengths.count(lengths[0])
+    long = [item for item in built.dropped if item.gate == "long_kernel"]
+    assert long
+    assert all(item.detail.endswith(f"bytes, at most {lengths[0]}") for item in long)
+
+
 def test_whole_families_are_held_back_for_validation() -> None:
     sources = {"families": ["backward_hopper", "forward_blackwell"], "per_task": 2}
     built = build(a_recipe(sources=sources, validation=["mha_bwd_d64"]), Judge(), include_dir(), jobs=1, display=silent)

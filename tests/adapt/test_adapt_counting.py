@@ -31,6 +31,7 @@ def test_a_tokenizer_needs_transformers() -> None:
 
 
 @pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs transformers")
-def test_a_tokenizer_that_cannot_be_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", "model.gguf"])
+def test_a_tokenizer_that_cannot_be_loaded(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot load the tokenizer"):
-        token_counter(str(tmp_path))
+        token_counter(str(tmp_path / name))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adapt_verdicts import Judge, a_verdict, as_kernel, some_variants
@@ -15,8 +16,9 @@ from ptxbench.adapt.data.faults import Fault
 from ptxbench.adapt.data.judged import GoodKernel, Say, judge_good
 from ptxbench.adapt.data.planning import plan_attempts
 from ptxbench.adapt.data.recipe import Faults
-from ptxbench.core import Interval, Outcome, TimingReport, UsageError
+from ptxbench.core import FamilyReport, InstructionReport, Interval, Outcome, TimingReport, UsageError
 from ptxbench.solutions import include_dir
+from ptxbench.tasks import get_task
 
 TASKS = ("gemm_f16", "gemm_a_km", "gemm_b_kn")
 
@@ -69,9 +71,17 @@ def test_slow_rows_come_from_recorded_verdicts(tmp_path: Path) -> None:
     slow = fault.apply_to(variant)
     assert slow is not None
     assert "__nanosleep(2000);\n" in slow
+    counted = InstructionReport(
+        sizes=dict(get_task("gemm_f16").of_tier("core")[0].sizes),
+        families={"wgmma": FamilyReport(claimed=1, compiled=4, executed=4587520, carried=1.0)},
+    )
+    gpu: dict[str, Any] = {
+        "device": {"name": "NVIDIA H200"}, "versions": {"code": "4567"}, "instructions": counted,
+        "reason": "Correct and carried; 0.100 times the speed of cublaslt (95 % interval 0.098 to 0.102).",
+    }  # fmt: skip
     lines = [
-        a_verdict(variant.source, Outcome.PASSED, timing=timed(0.8)).model_dump_json(),
-        a_verdict(slow, Outcome.PASSED, timing=timed(0.1)).model_dump_json(),
+        a_verdict(variant.source, Outcome.PASSED, timing=timed(0.8), **gpu).model_dump_json(),
+        a_verdict(slow, Outcome.PASSED, timing=timed(0.1), **gpu).model_dump_json(),
         '{"schema": 1, "origin": "x.cu", "outcome": null, "reason": "no verdict"}',
     ]
     path = tmp_path / "gpu.jsonl"
@@ -86,7 +96,14 @@ def test_slow_rows_come_from_recorded_verdicts(tmp_path: Path) -> None:
     built = build(recipe, RecordedFirst(read_verdicts([path]), asked), include_dir(), jobs=1, display=silent)
     (row,) = built.rows
     assert (row.failure, row.speedup, row.provenance.origin) == ("slow", 0.8, variant.name)
-    assert "0.10" in row.prompt[-1].content
+    told = row.prompt[-1].content
+    assert "0.100 times the speed of cublaslt" in told
+    assert "0.100 times the speed of cublaslt." in row.completion[0].reasoning_content
+    # The row's own timed sizes, which are those of an evaluation task, were not named in the prompt.
+    assert row.sizes == {"M": 4096, "N": 4096, "K": 4096}
+    assert "counted at a held-out size" in told
+    assert not any(number in told for number in ("7168", "4587520"))
+    assert row.provenance.devices == {"good": "NVIDIA H200", "faulty": "NVIDIA H200"}
     assert variant.name not in asked.asked
     assert not built.missing
 

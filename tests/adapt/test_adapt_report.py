@@ -3,6 +3,7 @@ from __future__ import annotations
 import xml.dom.minidom
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from adapt_verdicts import Judge, a_verdict
@@ -45,7 +46,17 @@ def test_numbers_agree_with_the_rows(built: Built) -> None:
     assert numbers.distinct["0.95"] >= numbers.distinct["0.70"] >= 1
     assert numbers.tokens["least"] <= numbers.tokens["median"] <= numbers.tokens["most"]
     assert set(numbers.missing) == {"slow"}
+    assert numbers.devices == {"simulator": numbers.rows}
+    assert numbers.judges == {"0123": numbers.rows}
     assert numbers.distinct_by_technique["recomputation"] == numbers.kernels
+
+
+def test_rows_whose_kernels_were_judged_in_two_places_name_both(built: Built) -> None:
+    row = built.rows[0]
+    devices = {"good": "NVIDIA H200", "faulty": "simulator"}
+    moved = row.model_copy(update={"provenance": row.provenance.model_copy(update={"devices": devices})})
+    both = describe(replace(built, rows=[moved, *built.rows[1:]]))
+    assert both.devices == {"NVIDIA H200 and simulator": 1, "simulator": len(built.rows) - 1}
 
 
 def test_the_page_is_whole_and_self_contained(built: Built) -> None:

@@ -55,9 +55,12 @@ class Disclosure:
     _tried_hidden: bool
 
     @classmethod
-    def of(cls, verdict: Verdict) -> Disclosure:
-        """For the task that the verdict names; `UsageError` if there is none of that name."""
-        task = get_task(verdict.task)
+    def of(cls, verdict: Verdict, stated: Task | None = None) -> Disclosure:
+        """For the task as the prompt has ``stated`` it, or as the row of the verdict's task says.
+
+        `UsageError` if there is no task of that name.
+        """
+        task = stated or get_task(verdict.task)
         return cls(
             task,
             frozenset(map(str, verdict.target.sheet.model_dump().values())),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ptxbench.core import Hazard, Outcome, Remark, UsageError, Verdict
+from ptxbench.core import Hazard, Outcome, Remark, Task, UsageError, Verdict
 from ptxbench.prompts.comparison import correctness_lines
 from ptxbench.prompts.disclosure import Disclosure
 from ptxbench.prompts.hints import MEANINGS, REMARK_HINTS, hint
@@ -46,17 +46,18 @@ class Listing(NamedTuple):
         return f"\n    {line} | {self.lines[line - 1].strip()[:_WIDTH]}"
 
 
-def feedback(verdict: Verdict, source: str, *, max_tokens: int) -> str:
+def feedback(verdict: Verdict, source: str, *, max_tokens: int, stated: Task | None = None) -> str:
     """The verdict on ``source`` for the model that wrote it, in at most ``max_tokens`` tokens (estimated).
 
     The most useful comes first; what does not fit is left out, and it says so. Held-out sizes, seeds, digests and the
-    machine are never told.
+    machine are never told. ``stated`` is the task as the prompt stated it, where that named other sizes than the row:
+    only sizes that the prompt names are told.
 
     Raises `UsageError` if ``max_tokens`` is below `MIN_TOKENS` or the verdict is about an unknown task.
     """
     if max_tokens < MIN_TOKENS:
         raise UsageError(f"feedback needs at least {MIN_TOKENS} tokens, not {max_tokens}")
-    disclosure = Disclosure.of(verdict)
+    disclosure = Disclosure.of(verdict, stated)
     listing = Listing(tuple(source.splitlines()))
     found: dict[str, Section] = {
         "remarks": Section("Compiler", list(_remark_lines(verdict.remarks, listing))),

@@ -51,12 +51,15 @@ class Prompter:
         return fitting[int.from_bytes(digest[:4], "big") % len(fitting)]
 
     def messages(self, task: Task, target: Target, condition: str, sizes: Mapping[str, int]) -> tuple[Message, ...]:
-        """System and user message. The timed sizes are ``sizes``; what is checked stays as the row says."""
-        shown = (Workload(tier="core", sizes=dict(sizes)), *task.of_tier("small"))
-        prompt = compose(
-            task.model_copy(update={"workloads": shown}), target, condition, header_text=self._headers
-        )
+        """System and user message for a task as `stated` with timed ``sizes``."""
+        prompt = compose(stated(task, sizes), target, condition, header_text=self._headers)
         return Message(role="system", content=prompt.system), Message(role="user", content=prompt.user)
+
+
+def stated(task: Task, sizes: Mapping[str, int]) -> Task:
+    """The task as prompts state it: its timed sizes are ``sizes``; what is checked stays as the row says."""
+    shown = (Workload(tier="core", sizes=dict(sizes)), *task.of_tier("small"))
+    return task.model_copy(update={"workloads": shown})
 
 
 def shape_conflict(task: Task, sizes: Mapping[str, int]) -> str:

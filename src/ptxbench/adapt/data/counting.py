@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ptxbench.adapt.data.rows import Message
@@ -21,8 +22,8 @@ _MARKS = 8
 def token_counter(tokenizer: str) -> Counter:
     """A function that counts the tokens of a conversation.
 
-    ``estimate`` counts bytes. Anything else is a name or folder for `transformers.AutoTokenizer`, whose chat template
-    is applied; `UsageError` if that cannot be loaded or has no chat template.
+    ``estimate`` counts bytes. Anything else is a name, a folder or a GGUF file for `transformers.AutoTokenizer`, whose
+    chat template is applied; `UsageError` if that cannot be loaded or has no chat template.
     """
     if tokenizer == ESTIMATE:
         return lambda messages: sum(
@@ -36,8 +37,10 @@ def token_counter(tokenizer: str) -> Counter:
             f"counting tokens of '{tokenizer}' needs the package transformers; install it with "
             "pip install 'ptxbench[train]', or let the recipe say tokenizer = \"estimate\""
         ) from error
+    path = Path(tokenizer)
+    place = {"gguf_file": path.name} if path.suffix == ".gguf" else {}
     try:
-        loaded: Any = transformers.AutoTokenizer.from_pretrained(tokenizer)
+        loaded: Any = transformers.AutoTokenizer.from_pretrained(str(path.parent) if place else tokenizer, **place)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"cannot load the tokenizer '{tokenizer}': {reason}") from error

@@ -6,7 +6,7 @@ from ptxbench.adapt.data.conversation import Prompter, answer, shape_conflict
 from ptxbench.adapt.data.explain import explain_solution, explain_variant, summary_sentence
 from ptxbench.adapt.data.judged import GoodKernel
 from ptxbench.adapt.data.recipe import Recipe
-from ptxbench.adapt.data.rows import LICENCE, Dropped, Provenance, Row
+from ptxbench.adapt.data.rows import LICENCE, Dropped, Row, provenance
 from ptxbench.adapt.data.split import families
 
 
@@ -38,17 +38,5 @@ def expert_row(recipe: Recipe, prompter: Prompter, good: GoodKernel, plan: str =
         sizes=sizes,
         speedup=good.verdict.timing.speedup.median if good.verdict.timing else None,
         licence=f"{LICENCE}; explanation: output of {recipe.explanations.teacher}" if plan else LICENCE,
-        provenance=provenance(good),
-    )
-
-
-def provenance(good: GoodKernel) -> Provenance:
-    """Where a good kernel came from and what verified it."""
-    verdict = good.verdict
-    return Provenance(
-        origin=good.kernel.name,
-        good=verdict.source_digest,
-        verdicts={"good": verdict.outcome.value},
-        judge=verdict.versions,
-        device=str(verdict.device.get("name", "")),
+        provenance=provenance(kernel.name, good.verdict),
     )

@@ -63,7 +63,9 @@ def summary_sentence(variant: Variant) -> str:
 
 
 def _in_brief(verdict: Verdict) -> str:
-    """What a verdict says, without places, sizes and ratios; of a kernel that is right, its first finding."""
+    """What a verdict says, without places, sizes and ratios; of a kernel that is right, its first finding or speed."""
+    if verdict.timing is not None and not verdict.hazards:
+        return f"{verdict.reason.partition(' (')[0]}."
     said = verdict.hazards[0].message if verdict.outcome.accepted and verdict.hazards else verdict.reason
     said = re.sub(r" at [A-Z]+=\d+(?:, [A-Z]+=\d+)*(?: on \w+ inputs)?(?: with [^:]*)?", "", said)
     said = re.sub(r" \([^()]*\)", "", said.partition("; ")[0])

@@ -47,9 +47,9 @@ class Selection:
 def select(recipe: Recipe, include: Path) -> Selection:
     """The kernels of a recipe in the order in which they are judged.
 
-    Dropped without judging: kernels of evaluation families that were not asked for, near-duplicates of kernels before,
-    and kernels too similar to a known-good one of an evaluation task. Of what is left, ``per_task`` are taken for every
-    task and target, evenly over the designs.
+    Dropped without judging: kernels of evaluation families that were not asked for, kernels longer than the recipe
+    allows, near-duplicates of kernels before, and kernels too similar to a known-good one of an evaluation task. Of
+    what is left, ``per_task`` are taken for every task and target, evenly over the designs.
     """
     dropped: list[Dropped] = []
     chosen: list[Kernel] = []
@@ -93,8 +93,9 @@ def _in_turns(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _permitted(recipe: Recipe, include: Path, dropped: list[Dropped]) -> Iterator[Kernel]:
-    """Kernels of all sources whose task is asked for and not held out."""
+    """Kernels of all sources whose task is asked for and not held out, and which are not too long."""
     held_out = evaluation_families() - families_of(recipe.evaluation_tasks)
+    most = recipe.gates.max_source_bytes
     family = families()
     allowed = set(recipe.evaluation_tasks)
     for kernel in _all(recipe, include):
@@ -108,6 +109,8 @@ def _permitted(recipe: Recipe, include: Path, dropped: list[Dropped]) -> Iterato
         elif kernel.task.suite != "training" and kernel.task.name not in allowed:
             detail = f"{kernel.task.name} is evaluated and was not asked for"
             dropped.append(Dropped(name=kernel.name, gate="evaluation_family", detail=detail))
+        elif most is not None and (size := len(kernel.source.encode())) > most:
+            dropped.append(Dropped(name=kernel.name, gate="long_kernel", detail=f"{size} bytes, at most {most}"))
         else:
             yield kernel
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ptxbench.adapt.data.conversation import Prompter, answer, failed_turn
+from ptxbench.adapt.data.conversation import Prompter, answer, failed_turn, stated
 from ptxbench.adapt.data.faults import HAZARD
 from ptxbench.adapt.data.recipe import Recipe
-from ptxbench.adapt.data.rows import Dropped, Provenance, Row
+from ptxbench.adapt.data.rows import Dropped, Row, provenance
 from ptxbench.adapt.data.split import evaluation_families, families, families_of
 from ptxbench.core import RunRecord, TrajectoryRecord, TurnRecord, Verdict
 from ptxbench.prompts import feedback
@@ -65,8 +65,9 @@ def _repair(
     if _too_slow(recipe, good):
         return Dropped(name=name, gate="too_slow", detail="the repaired kernel is slower than the floor")
     faulty, source = folder.source(bad_turn.source_digest), folder.source(good_turn.source_digest)
-    told = feedback(bad, faulty, max_tokens=recipe.gates.feedback_tokens)
     row = _common(recipe, prompter, run, trajectory, good, source)
+    shown = stated(get_task(trajectory.task), row.sizes)
+    told = feedback(bad, faulty, max_tokens=recipe.gates.feedback_tokens, stated=shown)
     return row.model_copy(
         update={
             "kind": "repair",
@@ -74,12 +75,9 @@ def _repair(
             "messages": (),
             "prompt": (*row.messages[:2], *failed_turn(faulty, told)),
             "completion": (row.messages[2],),
-            "provenance": row.provenance.model_copy(
-                update={"faulty": bad.source_digest,
-                        "verdicts": {"good": good.outcome.value, "faulty": bad.outcome.value}}
-            ),
+            "provenance": provenance(row.provenance.origin, good, bad),
         }
-    )  # fmt: skip
+    )
 
 
 def _passing(
@@ -117,13 +115,7 @@ def _common(
         sizes=sizes,
         speedup=verdict.timing.speedup.median if verdict.timing else None,
         licence=f"output of {run.model}",
-        provenance=Provenance(
-            origin=f"{run.run}/{trajectory.task}@{trajectory.epoch}",
-            good=verdict.source_digest,
-            verdicts={"good": verdict.outcome.value},
-            judge=verdict.versions,
-            device=str(verdict.device.get("name", "")),
-        ),
+        provenance=provenance(f"{run.run}/{trajectory.task}@{trajectory.epoch}", verdict),
     )
 
 

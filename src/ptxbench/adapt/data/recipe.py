@@ -64,15 +64,17 @@ class Gates(Record):
 
     ``duplicate`` drops a kernel as similar as that to one kept before it for the same task and target,
     ``copy_of_other_task`` one as similar as that to any; ``contamination`` one as similar as that to a known-good
-    kernel of an evaluation task. ``max_tokens`` bounds a row; longer ones are dropped, never cut. ``speed_floor`` drops
-    good kernels that a device timed slower than that share of the library. ``max_share`` is the share of rows beyond
-    which one task, target or failure counts as unbalanced.
+    kernel of an evaluation task. ``max_tokens`` bounds a row; longer ones are dropped, never cut. Kernels longer than
+    ``max_source_bytes`` (None: no limit) are not chosen at all, for models of short context. ``speed_floor`` drops good
+    kernels that a device timed slower than that share of the library. ``max_share`` is the share of rows beyond which
+    one task, target or failure counts as unbalanced.
     """
 
     duplicate: float = Field(default=0.9, gt=0, le=1)
     copy_of_other_task: float = Field(default=0.99, gt=0, le=1)
     contamination: float = Field(default=0.8, gt=0, le=1)
     max_tokens: int = Field(default=32768, ge=256)
+    max_source_bytes: int | None = Field(default=None, ge=256)
     feedback_tokens: int = Field(default=1500, ge=100)
     speed_floor: float = Field(default=0.15, ge=0)
     max_share: float = Field(default=0.6, gt=0, le=1)
@@ -84,9 +86,9 @@ class Recipe(Record):
     ``conditions`` says under which prompt condition kernels that include the header set, and kernels that stand alone,
     are shown. ``validation`` names tasks whose whole families are held back for validation. ``evaluation_tasks`` must
     name an evaluation task for its kernels to be let in, and the data card says so. ``reasoning`` puts the explanation
-    into a field of its own (``field``) or before the code (``inline``). ``tokenizer`` is ``estimate``, or the name or
-    folder of a tokenizer that ``transformers`` loads. ``shapes`` lists timed sizes per operation for prompts, so that
-    those of evaluation tasks need not be shown.
+    into a field of its own (``field``) or before the code (``inline``). ``tokenizer`` is ``estimate``, or the name,
+    the folder or the GGUF file of a tokenizer that ``transformers`` loads. ``shapes`` lists timed sizes per operation
+    for prompts, so that those of evaluation tasks need not be shown.
     """
 
     name: str

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptxbench.adapt.data.conversation import Prompter, answer, failed_turn, shape_conflict
-from ptxbench.adapt.data.expert import provenance
+from ptxbench.adapt.data.conversation import Prompter, answer, failed_turn, shape_conflict, stated
 from ptxbench.adapt.data.explain import explain_repair
 from ptxbench.adapt.data.faults import Fault, changes
 from ptxbench.adapt.data.judged import GoodKernel
 from ptxbench.adapt.data.planning import Attempt, Planned
 from ptxbench.adapt.data.recipe import Recipe
-from ptxbench.adapt.data.rows import Dropped, Row
+from ptxbench.adapt.data.rows import Dropped, Row, provenance
 from ptxbench.adapt.data.split import families
 from ptxbench.core import Evaluator, UnsupportedError, Verdict, make_candidate
 from ptxbench.prompts import feedback
@@ -73,9 +72,10 @@ def repair_row(recipe: Recipe, prompter: Prompter, item: Confirmed) -> Row | Dro
     if conflict:
         return Dropped(name=name, gate="evaluation_shape", detail=conflict)
     condition = prompter.condition(uses_headers=kernel.uses_headers)
-    told = feedback(item.verdict, item.source, max_tokens=recipe.gates.feedback_tokens)
+    told = feedback(
+        item.verdict, item.source, max_tokens=recipe.gates.feedback_tokens, stated=stated(kernel.task, sizes)
+    )
     explanation = explain_repair(item.fault, item.verdict, changes(item.source, kernel.source))
-    origin = provenance(item.good)
     return Row(
         kind="repair",
         task=kernel.task.name,
@@ -93,12 +93,7 @@ def repair_row(recipe: Recipe, prompter: Prompter, item: Confirmed) -> Row | Dro
         condition=condition,
         sizes=sizes,
         speedup=item.good.verdict.timing.speedup.median if item.good.verdict.timing else None,
-        provenance=origin.model_copy(
-            update={
-                "faulty": item.verdict.source_digest,
-                "verdicts": {**origin.verdicts, "faulty": item.verdict.outcome.value},
-            }
-        ),
+        provenance=provenance(kernel.name, item.good.verdict, item.verdict),
     )
 
 

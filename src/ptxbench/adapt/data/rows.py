@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Literal
 
-from ptxbench.core import Record, Target
+from ptxbench.core import Record, Target, Verdict
 
 LICENCE = "Apache-2.0"
 """Of everything that this package writes: kernels, templates, explanations, prompts and verdicts' words."""
@@ -21,16 +21,18 @@ class Message(Record):
 
 
 class Provenance(Record):
-    """Where a row came from. ``origin`` names the kernel (a solution's file, a family's variant, a run's turn);
-    ``good`` and ``faulty`` are source digests, ``verdicts`` what the judge said of each, ``judge`` its versions.
+    """Where a row came from. ``origin`` names the kernel (a solution's file, a family's variant, a run's turn).
+
+    ``good`` and ``faulty`` are source digests; by these two names, ``verdicts`` holds what the judge said of each,
+    ``devices`` what it ran on, and ``judges`` the versions of everything that could change the answer.
     """
 
     origin: str
     good: str
     faulty: str = ""
     verdicts: dict[str, str] = {}
-    judge: dict[str, str] = {}
-    device: str = ""
+    devices: dict[str, str] = {}
+    judges: dict[str, dict[str, str]] = {}
 
 
 class Row(Record):
@@ -71,6 +73,19 @@ class Row(Record):
         """16 hexadecimal digits that follow from the messages."""
         text = json.dumps([message.model_dump() for message in self.conversation], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def provenance(origin: str, good: Verdict, faulty: Verdict | None = None) -> Provenance:
+    """Where a kernel came from and what verified it, and the faulty one of a repair."""
+    judged = {"good": good} if faulty is None else {"good": good, "faulty": faulty}
+    return Provenance(
+        origin=origin,
+        good=good.source_digest,
+        faulty="" if faulty is None else faulty.source_digest,
+        verdicts={name: verdict.outcome.value for name, verdict in judged.items()},
+        devices={name: str(verdict.device.get("name", "")) for name, verdict in judged.items()},
+        judges={name: verdict.versions for name, verdict in judged.items()},
+    )
 
 
 class Dropped(Record):

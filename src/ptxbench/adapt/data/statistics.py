@@ -115,8 +115,10 @@ def describe(built: Built) -> Statistics:
         families=dict(Counter(row.kernel_family for row in rows)),
         conditions=dict(Counter(row.condition for row in rows)),
         licences=dict(Counter(row.licence for row in rows)),
-        judges=dict(Counter(row.provenance.judge.get("code", "unknown") for row in rows)),
-        devices=dict(Counter(row.provenance.device or "unknown" for row in rows)),
+        judges=_together(
+            [version.get("code", "unknown") for version in row.provenance.judges.values()] for row in rows
+        ),
+        devices=_together(row.provenance.devices.values() for row in rows),
         kernels=len(kernels),
         distinct={f"{threshold:.2f}": _distinct(sets, threshold) for threshold in (0.95, 0.9, 0.85, 0.8, 0.7)},
         distinct_by_technique=_by_technique(rows),
@@ -134,6 +136,11 @@ def describe(built: Built) -> Statistics:
         timed=sum(row.speedup is not None for row in rows),
         fallbacks=dict(built.fallbacks),
     )  # fmt: skip
+
+
+def _together(names: Iterable[Iterable[str]]) -> dict[str, int]:
+    """How many rows have each set of names."""
+    return dict(Counter(" and ".join(sorted(set(own))) for own in names))
 
 
 def good_sources(rows: Iterable[Row]) -> dict[str, str]:
