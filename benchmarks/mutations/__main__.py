@@ -4,6 +4,8 @@ python -m benchmarks.mutations [--only TEXT ...] [--most N] [--seed N] [--budget
 python -m benchmarks.mutations --oracles        kernels of Triton, where it is installed
 python -m benchmarks.mutations --render         only the page, from the results that are there
 python -m benchmarks.mutations --again N        tries N of the mutants once more and compares
+python -m benchmarks.mutations --correct KIND ...
+                                                tries once more, and corrects, those that were missed or noticed by KIND
 
 A run that was stopped goes on where it was.
 """
@@ -13,14 +15,15 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.mutations.ledger import Ledger, simulator_digest
+from benchmarks.mutations.mutants import REPEAT
 from benchmarks.mutations.page import write_page
-from benchmarks.mutations.reasons import read_reasons
+from benchmarks.mutations.reasons import read_reasons, reason_for
 from benchmarks.mutations.trying import Subject, attempt, subject
 from ptxbench.cli.machine import make_evaluator
 from ptxbench.solutions import solutions
@@ -69,6 +72,22 @@ def try_again(kernel: Subject, ledger: Ledger, count: int, seed: int) -> list[st
     return changed
 
 
+def correct(kernel: Subject, ledger: Ledger, kinds: Collection[str], ends: float) -> list[str]:
+    """Tries mutants that were missed, or noticed by one of ``kinds``, once more, until time ends; a line for each."""
+    reasons, lines = read_reasons(), list[str]()
+    for mutant in kernel.mutants():
+        row = ledger.rows.get((kernel.file, mutant.kernel, mutant.number))
+        if row is None or time.monotonic() > ends or mutant.operation == REPEAT:
+            continue
+        if row["kind"] in kinds or (row["noticed"] == "survived" and not reason_for(row, reasons)):
+            lines.append(f"{mutant.number}: {row['noticed']} {row['kind']}, now ")
+            outcome = attempt(kernel, mutant)
+            ledger.correct(kernel.file, mutant, outcome)
+            lines[-1] += f"{outcome.noticed} {outcome.kind}"
+    ledger.save()
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/cpu/mutations.json"))
@@ -80,6 +99,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=7200.0, help="seconds after which no mutant begins")
     parser.add_argument("--render", action="store_true", help="only write the page, from the results that are there")
     parser.add_argument("--again", type=int, metavar="N", help="try N mutants of each kernel once more")
+    parser.add_argument("--correct", nargs="*", metavar="KIND", help="try those missed, or noticed by KIND, once more")
     options = parser.parse_args()
     ends = time.monotonic() + options.budget
     ledger = Ledger(options.out)
@@ -91,6 +111,9 @@ def main() -> None:
             if options.again:
                 changed = try_again(make(), ledger, options.again, options.seed) if name in ledger.files else []
                 print(f"{name}: {len(changed)} changed", *changed, sep="\n  ", flush=True)
+            elif options.correct is not None:
+                lines = correct(make(), ledger, options.correct, ends) if name in ledger.files else []
+                print(f"{name}: {len(lines)} tried again", *lines, sep="\n  ", flush=True)
             else:
                 tried = try_all(make(), ledger, options.most, options.seed, ends)
                 print(f"{name}: {tried} mutants", flush=True)

@@ -27,7 +27,7 @@ def simulator_digest() -> str:
 class Ledger:
     """Rows of mutants, and an entry for each file: how many mutants there are, how many were drawn by which seed, the
     simulator's digest, the seconds they took, the kinds of findings that the kernel shows without mutation, and on how
-    many kinds of inputs it ran.
+    many kinds of inputs and sizes it ran. A row that was tried once more has the digest of the simulator of that time.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,6 +51,11 @@ class Ledger:
     def has(self, file: str, mutant: Mutant) -> bool:
         """Whether the mutant was tried."""
         return (file, mutant.kernel, mutant.number) in self.rows
+
+    def correct(self, file: str, mutant: Mutant, outcome: Outcome) -> None:
+        """Puts the outcome of another attempt, on the simulator as it is now, in the place of the one that is there."""
+        row = self.rows[file, mutant.kernel, mutant.number]
+        row |= {"noticed": outcome.noticed, "kind": outcome.kind, "simulator": simulator_digest()}
 
     def add(self, file: str, mutant: Mutant, outcome: Outcome, seconds: float) -> None:
         """Adds a row, and saves now and then."""

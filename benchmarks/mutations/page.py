@@ -90,25 +90,28 @@ Is a missing barrier noticed? Each synchronisation instruction of a kernel is ch
 deleted (a wait succeeds at once), duplicated, moved past the next instruction with an effect that others can see
 (earlier, later), or weakened (one more group may stay pending, a relaxed arrival, a fence of another space, one
 arrival fewer). The mutant runs at the task's first small size (persistent kernels on one cluster, so that each CTA
-takes several tiles) under the default schedules, the first of them with `--races`, on normal inputs; where the table of
-runs counts two kinds of inputs, on large logits too. *Verdict* means that it would be judged wrong: a fault, a
-deadlock, another result, or a race that a schedule shows. *Hazard* means that a rule is reported or a race inferred. A
-survivor is *equivalent* if `benchmarks/mutations/survivors.toml` says why, and *missed* otherwise. Of the copies of a
-source line that the compiler made, the first and the last are mutated.
+takes several tiles) under the default schedules, the first of them with `--races`, on normal inputs. What survives
+runs again: attention on large logits, and on a longer sequence with an odd number of blocks and more of them than
+stages; persistent kernels as they are launched; Triton's with another number of steps or tiles. The table of runs
+counts these. *Verdict* means that it would be judged wrong: a fault, a deadlock, another result, or a race that a
+schedule shows. *Hazard* means that a rule is reported or a race inferred. A survivor is *equivalent* if
+`benchmarks/mutations/survivors.toml` says why, and *missed* otherwise. Of the copies of a source line that the compiler
+made, the first and the last are mutated.
 
 ```text
 python -m benchmarks.mutations --most N --seed N
 python -m benchmarks.mutations --most N --seed N --oracles
+python -m benchmarks.mutations --correct unwaited_tensor_load tensor_memory_race    # the same with --oracles
 ```
 
 Of {count.all} mutants of {files} kernels ({foreign} of them compiled by Triton), **{count.raw:.1%}** are noticed; of
 those that are not equivalent, **{count.rest:.1%}**. Without mutation our own kernels are clean under every default
 schedule, each with `--races`; of Triton's the table of runs lists what is reported, which then counts for no mutant.
 
-The second rate depends on the reasons. They were written after the survivors had been seen. For all kernels of our own
-but the backward pass for sm_100a a second reader has tried to refute each: by a schedule or a size at which the mutant
-fails, or by the words of the PTX ISA. What could be refuted counts as missed. The other reasons are that reader's own,
-and nobody has read them again.
+The second rate depends on the reasons. They were written after the survivors had been seen. For each of them somebody
+who had not written it tried to refute it: by a schedule or a size at which the mutant fails, or by the words of the
+PTX ISA. What could be refuted counts as missed, until something notices it. The reasons that came last, marked in that
+file, nobody has read but their writer.
 """
 
 
@@ -138,14 +141,16 @@ false alarm. They are in none of the rates.
 
 
 def _runs(report: Row) -> str:
+    again = Counter((row["file"], row["simulator"]) for row in report["mutants"] if "simulator" in row)
     lines = [
-        f"| {entry['file']} | {entry['drawn']} of {entry['mutants']} | {entry['seed']} | `{entry['simulator']}` "
+        f"| {entry['file']} | {entry['drawn']} of {entry['mutants']} | {entry['seed']} | `{entry['simulator']}`"
+        f"{''.join(f', {n} again on `{on}`' for (file, on), n in again.items() if file == entry['file'])} "
         f"| {entry['inputs']} | {entry['seconds']:.0f} | {', '.join(entry['known'])} |"
         for entry in report["files"]
     ]
     head = "Of a kernel with many mutants some are drawn. The digest is that of the simulator's code."
     columns = (
-        "kernel", "tried (with repeats)", "seed of the draw", "simulator", "kinds of inputs", "seconds",
+        "kernel", "tried (with repeats)", "seed of the draw", "simulator", "kinds of inputs and sizes", "seconds",
         "reported as it is",
     )  # fmt: skip
     table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
@@ -165,8 +170,11 @@ def _missed(rows: Sequence[Row], reasons: Sequence[Reason]) -> str:
         return "## Missed\n\nNone.\n"
     lines = [f"| `{r['file']}` | {r['line']} | {r['operation']} | `{r['opcode']}` |" for r in missed]
     why = (
-        "The lanes of a warp run together in the simulator, so that barriers of a warp are not checked. A line may be\n"
-        "that of a wrapper in the header set.\n"
+        "Triton lets the lane that `elect.sync` chooses initialise an mbarrier on which thread 0 arrives. The ISA\n"
+        "leaves the choice open, so that the barrier between the two is needed; hardware and the simulator choose the\n"
+        "lowest lane, which is thread 0, and program order is enough. To choose another finds these mutants, but\n"
+        "breaks CUTLASS, where thread 0 announces the bytes that the elected lane copies. A line may be that of a\n"
+        "wrapper in the header set.\n"
     )
     head = ["## Missed\n", why, "| kernel | line | operation | instruction |", "|---|---|---|---|"]
     return "\n".join([*head, *lines, ""])

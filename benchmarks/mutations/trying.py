@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from benchmarks.mutations.mutants import Mutant, mutants
+from benchmarks.mutations.mutants import REPEAT, Mutant, mutants
 from ptxbench.check import Check, Contents, Finding, check_plan
 from ptxbench.check.buffers import compare
 from ptxbench.core import Artifact, LaunchPlan, RunOptions, Schedule, Task, UnsupportedError, Workload, make_candidate
@@ -24,6 +25,8 @@ PERSISTENT = (
 """Kernels whose CTAs take one tile after another."""
 LARGER = Workload(tier="small", sizes={"M": 256, "N": 1024, "K": 512})
 """Sizes of a product at which one CTA, or pair, has several tiles, each of more slices than there are stages."""
+LONGER = Workload(tier="small", sizes={"B": 1, "H": 1, "S": 384, "D": 128})
+"""A further size of attention: an odd number of blocks, and more of them than there are stages."""
 DISTRIBUTIONS = ("normal", "large_logits")
 """Inputs, of those that a verdict draws; large logits let attention rescale its sums."""
 STEP_LIMIT = 2_000_000
@@ -32,8 +35,9 @@ TIME_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel to be mutated, with its plan, its inputs and its results. ``known`` are kinds of findings that it shows
-    without mutation, for which it is not to blame; ``others`` is the same kernel on further inputs.
+    """A kernel to be mutated, with its plan, its inputs and its results. ``known`` are findings that it shows without
+    mutation, for which it is not to blame: how many of a kind, at most. ``others`` is the same kernel on further inputs
+    and sizes.
     """
 
     file: str
@@ -41,7 +45,7 @@ class Subject:
     plan: LaunchPlan
     contents: dict[str, Contents]
     results: dict[str, np.ndarray]
-    known: frozenset[str] = frozenset()
+    known: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
     others: tuple[Subject, ...] = ()
 
     def mutants(self) -> Iterator[Mutant]:
@@ -70,20 +74,26 @@ class Outcome:
 
 
 def subject(evaluator: LocalEvaluator, row: Solution) -> Subject:
-    """A bundled kernel at its task's first small size."""
+    """A bundled kernel at its task's first small size; of attention, at `LONGER` too. A persistent one runs on one
+    cluster, and at the first size as it is launched, too: then every CTA has one tile, or few.
+    """
     task = get_task(row.task)
     candidate = make_candidate(row.source(), task=row.task, target=row.target, origin=row.file)
     artifact = evaluator.compile(candidate)
     persistent = any(row.file.startswith(name) for name in PERSISTENT)
-    workload = LARGER if persistent and row.task == TASK else task.of_tier("small")[0]
-    plans = evaluator.record(artifact, task, [workload]) if isinstance(artifact, Artifact) else artifact
+    small = LARGER if persistent and row.task == TASK else task.of_tier("small")[0]
+    sizes = [small, LONGER] if "S" in small.sizes else [small]
+    plans = evaluator.record(artifact, task, sizes) if isinstance(artifact, Artifact) else artifact
     if not isinstance(artifact, Artifact) or not isinstance(plans, tuple):
         raise TypeError(f"{row.file} is refused: {plans}")
-    plan = _on_one_cluster(plans[0]) if persistent else plans[0]
+    chosen = [_on_one_cluster(plan) for plan in plans] if persistent else plans
+    normal, *further = (name for name in task.distributions if name in DISTRIBUTIONS)
+    runs = [(chosen[0], small, normal), *((chosen[0], small, name) for name in further)]
+    runs += [(plan, size, normal) for plan, size in zip(chosen[1:], sizes[1:], strict=True)]
+    runs += [(plans[0], small, normal)] if persistent else []
     first, *others = (
-        clean(Subject(row.file, artifact, plan, _contents(task, workload, name), {}))
-        for name in task.distributions if name in DISTRIBUTIONS
-    )  # fmt: skip
+        clean(Subject(row.file, artifact, plan, _contents(task, size, name), {})) for plan, size, name in runs
+    )
     return replace(first, others=tuple(others))
 
 
@@ -99,11 +109,18 @@ def clean(subject: Subject) -> Subject:
     results: dict[str, np.ndarray] = {}
     for schedule in SCHEDULES:
         outputs, findings = run(subject.artifact, subject.plan, subject.contents, schedule, races=True)
-        alarms = [finding for finding in findings if finding.kind not in subject.known]
+        alarms = news(subject, findings)
         if alarms:
             raise ValueError(f"{subject.file} is not clean under {schedule.label}: {alarms[0].message}")
         results = results or outputs
     return replace(subject, results=results)
+
+
+def news(subject: Subject, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of the kinds of which there are more than are known."""
+    found = list(findings)
+    count = Counter(finding.kind for finding in found)
+    return [finding for finding in found if count[finding.kind] > subject.known.get(finding.kind, 0)]
 
 
 def _on_one_cluster(plan: LaunchPlan) -> LaunchPlan:
@@ -134,10 +151,11 @@ class Keeping(SimulatorDevice):
 
 def attempt(subject: Subject, mutant: Mutant, schedules: Sequence[Schedule] = SCHEDULES) -> Outcome:
     """Runs a mutant on one kind of inputs after another and under one schedule after another, the first with the
-    happens-before check, until a verdict notices it, or a hazard the one kind of inputs.
+    happens-before check, until a verdict notices it, or a hazard the one kind of inputs. A repeat runs on the first
+    kind only.
     """
     outcome = Outcome("survived")
-    for each in (subject, *subject.others):
+    for each in (subject, *(() if mutant.operation == REPEAT else subject.others)):
         outcome = _attempt(each, mutant, schedules)
         if outcome.noticed != "survived":
             break
@@ -154,7 +172,7 @@ def _attempt(subject: Subject, mutant: Mutant, schedules: Sequence[Schedule]) ->
             outputs, findings = run(artifact, subject.plan, subject.contents, schedule, races=number == 0)
         except UnsupportedError:
             return Outcome("verdict", "refused")
-        findings = [finding for finding in findings if finding.kind not in subject.known]
+        findings = news(subject, findings)
         grave = next((finding.kind for finding in findings if finding.severity != "rule"), "")
         if not grave:
             grave = next(("wrong_result" for name, right in subject.results.items()
@@ -166,4 +184,4 @@ def _attempt(subject: Subject, mutant: Mutant, schedules: Sequence[Schedule]) ->
     return weakest
 
 
-__all__ = ["Outcome", "Subject", "attempt", "clean", "run", "subject"]
+__all__ = ["Outcome", "Subject", "attempt", "clean", "news", "run", "subject"]

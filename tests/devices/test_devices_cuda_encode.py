@@ -124,6 +124,23 @@ def test_im2col_arguments_put_corners_and_counts_where_the_box_was() -> None:
     assert len(values) == 14
 
 
+@pytest.mark.parametrize("mode", ["w", "w128"])
+def test_arguments_of_maps_along_w(mode: str) -> None:
+    spec = tiled_map(
+        mode=f"im2col_{mode}", dims=(64, 32, 32, 8), strides=(128, 4096, 131072), box=(64, 16),
+        element_strides=(1, 1, 1, 1), lower_corner=(-2,), upper_corner=(3,),
+    )
+    arguments = EncodeArguments(spec, 0)
+    assert arguments.function == "cuTensorMapEncodeIm2colWide"
+    assert arguments.enumerators[2] == (
+        "CUtensorMapIm2ColWideMode", f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{mode.upper()}"
+    )
+    assert [kind for kind, _ in arguments.enumerators][1:4:2] == ["CUtensorMapInterleave", "CUtensorMapSwizzle"]
+    values = arguments.c_values([9, 0, 1, 3, 2, 0])
+    assert [value.value for value in (*values[5:9], *values[10:])] == [-2, 3, 64, 16, 0, 1, 3, 2, 0]
+    assert len(values) == 15
+
+
 def kernel(*after: int) -> KernelNode:
     return KernelNode(
         kernel="k", grid=(1, 1, 1), block=(32, 1, 1), cluster=(1, 1, 1), dynamic_shared=0,

@@ -6,14 +6,13 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptxbench.native import build_library, host_compiler
-from ptxbench.simulator import library
+from ptxbench.native import host_compiler
+from ptxbench.simulator import MachineBuild
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fsanitize-recover=undefined")
 _FLAGS = (*SANITIZERS, "-fsanitize-coverage=trace-pc", "-O1", "-g", "-fno-omit-frame-pointer")
@@ -21,15 +20,8 @@ LARGEST_MB = 3072  # of host memory at once; the machine's own bound for what a 
 _COVERAGE = Path(__file__).with_name("coverage.cpp")
 
 
-def use_sanitizers() -> None:
-    """Lets `machine_library` build with sanitizers; to be called before its first use, in a process with `preload`."""
-
-    def build(name: str, sources: Sequence[Path], *, flags: Sequence[str], **others: Any) -> Path:
-        return build_library(
-            f"{name}_sanitized", [*sources, _COVERAGE], flags=(*flags, *_FLAGS), link=SANITIZERS, **others
-        )
-
-    library.build_library = build
+SANITIZED = MachineBuild("ptxmachine_sanitized", (_COVERAGE,), _FLAGS, SANITIZERS)
+"""For `machine_library`, in a process with `preload`."""
 
 
 def preload(*, halt: bool) -> dict[str, str]:
@@ -50,16 +42,15 @@ def preload(*, halt: bool) -> dict[str, str]:
 
 def prepare() -> None:
     """Builds the library if it is not in the cache, in a process of its own; takes minutes."""
-    code = "from fuzz_build import *; use_sanitizers(); library.machine_library()"
+    code = "from fuzz_build import *; from ptxbench.simulator import machine_library; machine_library(SANITIZED)"
     environment = {**os.environ, **preload(halt=True)}
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env=environment, check=True)
 
 
 class Coverage:
-    """The basic blocks of the machine that have run in this process."""
+    """The basic blocks of a sanitized machine that have run in this process."""
 
-    def __init__(self) -> None:
-        machine: Any = library.machine_library()
+    def __init__(self, machine: Any) -> None:
         machine.fuzz_blocks.restype = ctypes.c_void_p
         machine.fuzz_block_count.restype = ctypes.c_size_t
         count = machine.fuzz_block_count()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,12 +57,13 @@ def options(**changes: object) -> RunOptions:
     return RunOptions(step_limit=STEP_LIMIT, time_limit_s=TIME_LIMIT_S).model_copy(update=changes)
 
 
-def run_case(case: Case) -> str:
-    """Runs a case. Says how it ended: a fault's kind, ``finished``, ``refused`` or ``unfit``, with the hazards or the
-    reason without its numbers. Whatever is raised is a defect of the simulator, as is an end of the process.
+def run_case(case: Case, machine: ctypes.CDLL | None = None) -> str:
+    """Runs a case, on the plain machine or another. Says how it ended: a fault's kind, ``finished``, ``refused`` or
+    ``unfit``, with the hazards or the reason without its numbers. Whatever is raised is a defect of the simulator, as
+    is an end of the process.
     """
     try:
-        program = load(case.ptx, case.plan.kernels())
+        program = load(case.ptx, case.plan.kernels(), machine)
         seen = execute(program, _artifact(program, case), case.plan, _buffers(case.plan), case.options)
     except UnsupportedError as error:
         return f"refused: {_without_numbers(str(error))}"

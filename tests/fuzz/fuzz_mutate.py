@@ -28,7 +28,10 @@ LARGEST_BUFFER = 1 << 22
 _FARTHEST = 1 << 40  # of an address from its buffer
 _LONGEST_FILL = 1 << 24  # elements, or bytes
 # What the fields of an encoded tensor map hold; the recorder refuses much less.
-_LARGEST = {"dims": 2**64 - 1, "strides": 2**64 - 1, "box": 65535, "element_strides": 255}
+_LARGEST = {
+    "dims": 2**64 - 1, "strides": 2**64 - 1, "box": 65535, "element_strides": 255, "lower_corner": 2**15 - 1,
+    "upper_corner": 2**15 - 1,
+}  # fmt: skip
 
 
 def mutate(rng: Rng, case: Case) -> Case:
@@ -316,12 +319,17 @@ def _changed_block(rng: Rng, plan: LaunchPlan, block: Block) -> Block:
     return block.model_copy(update={"data": bytes(data)})
 
 
+_MAP_FIELDS = ("dims", "strides", "box", "box", "element_strides", "swizzle", "dtype", "base", "oob_fill")
+
+
 def _changed_map(rng: Rng, plan: LaunchPlan, tensor_map: TensorMap) -> TensorMap:
-    name = _one(rng, ("dims", "strides", "box", "box", "element_strides", "swizzle", "dtype", "base", "oob_fill"))
+    corners = ("lower_corner", "upper_corner", "upper_corner")
+    name = _one(rng, (*_MAP_FIELDS, *(corners if tensor_map.lower_corner else ())))
     values: Any = getattr(tensor_map, name)
     if isinstance(values, tuple) and values:
         changed = list(values)
-        changed[rng.integers(len(changed))] = min(max(1, _extreme(rng)), _LARGEST[name])
+        least = -(2**15) if name in corners else 1
+        changed[rng.integers(len(changed))] = min(max(least, _extreme(rng)), _LARGEST[name])
         return tensor_map.model_copy(update={name: tuple(changed)})
     choices = {
         "swizzle": ("none", "32b", "64b", "128b"), "oob_fill": ("none", "nan_request_zero_fma"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import struct
 import sys
@@ -78,8 +79,8 @@ def _patterns() -> tuple[tuple[Form, ...], ...]:
     return tuple(tuple(group) for group in found.values())
 
 
-def synthesise(rng: Rng) -> Case:
-    """A kernel of 1 to 6 forms, sometimes in a loop, launched on a small grid."""
+def synthesise(rng: Rng, machine: ctypes.CDLL | None = None) -> Case:
+    """A kernel of 1 to 6 forms that the machine runs, sometimes in a loop, launched on a small grid."""
     target = Target.SM_90A if rng.random() < 0.5 else Target.SM_100A
     body = [_PROLOGUE]
     if target is Target.SM_100A and rng.random() < 0.7:
@@ -88,7 +89,7 @@ def synthesise(rng: Rng) -> Case:
     if looped:
         body.append("LOOP:")
     for _ in range(int(rng.integers(1, 7))):
-        body.append(_instruction(rng, _drawn(rng, target)))
+        body.append(_instruction(rng, _drawn(rng, target, machine)))
     if looped:
         body.append("bra LOOP;")
     text = (
@@ -105,21 +106,21 @@ def synthesise(rng: Rng) -> Case:
 
 
 @functools.cache
-def executed(form: Form, target: Target) -> bool:
+def executed(form: Form, target: Target, machine: ctypes.CDLL | None = None) -> bool:
     """Whether the simulator runs a form."""
     try:
-        load(module([form], target), ["k0"])
+        load(module([form], target), ["k0"], machine)
     except UnsupportedError:
         return False
     return True
 
 
-def _drawn(rng: Rng, target: Target) -> Form:
+def _drawn(rng: Rng, target: Target, machine: ctypes.CDLL | None) -> Form:
     """A form that the simulator runs; every pattern is as likely as another."""
     while True:
         group = _patterns()[rng.integers(len(_patterns()))]
         form = group[rng.integers(len(group))]
-        if executed(form, target):
+        if executed(form, target, machine):
             return form
 
 
@@ -180,7 +181,7 @@ def _plan(rng: Rng) -> LaunchPlan:
 
 
 def tensor_map(rng: Rng, buffer: str) -> TensorMap:
-    """A valid map of 1 to 5 dimensions."""
+    """A valid map of 1 to 5 dimensions; half of those that can be are im2col maps."""
     rank = int(rng.integers(1, 6))
     dtype, size = (("bfloat16", 2), ("float32", 4), ("uint8", 1), ("int32", 4), ("float64", 8))[rng.integers(5)]
     inner = 64 // size * int(rng.choice((1, 1, 2)))
@@ -190,8 +191,14 @@ def tensor_map(rng: Rng, buffer: str) -> TensorMap:
         strides.append((strides[-1] if strides else size) * extent)
     strides = [(stride + 15) // 16 * 16 for stride in strides]
     box = (inner, *(int(rng.integers(1, 9)) for _ in dims[1:]))
+    images = rank > 2 and rng.random() < 0.5
+    mode = ("im2col", "im2col", "im2col_w", "im2col_w128")[rng.integers(4)] if images else "tiled"
+    corners = 0 if mode == "tiled" else rank - 2 if mode == "im2col" else 1
     return TensorMap(
-        dtype=dtype, base=Address(buffer=buffer), dims=dims, strides=tuple(strides), box=box,
-        element_strides=(1,) * rank, interleave="none", swizzle=("none", "32b", "64b", "128b")[rng.integers(4)],
-        l2_promotion="none", oob_fill=("none", "nan_request_zero_fma")[rng.integers(2)],
+        mode=mode, dtype=dtype, base=Address(buffer=buffer), dims=dims, strides=tuple(strides),
+        box=(inner, int(rng.integers(1, 65))) if images else box, element_strides=(1,) * rank, interleave="none",
+        swizzle=("none", "32b", "64b", "128b")[rng.integers(4)], l2_promotion="none",
+        oob_fill=("none", "nan_request_zero_fma")[rng.integers(2)],
+        lower_corner=tuple(int(n) for n in rng.integers(-3, 1, corners)),
+        upper_corner=tuple(int(n) for n in rng.integers(0, 3, corners)),
     )  # fmt: skip

@@ -11,6 +11,7 @@ candidate's, or if a sanitizer writes to the standard error, which has to be a f
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import resource
@@ -21,11 +22,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from fuzz_build import LARGEST_MB, Coverage, use_sanitizers
+from fuzz_build import LARGEST_MB, SANITIZED, Coverage
 from fuzz_case import Case, cases_in, read_case, run_case
 from fuzz_mutate import mutate
 from fuzz_synthesis import synthesise
 from pydantic import ValidationError
+
+from ptxbench.simulator import machine_library
 
 _MEMORY = 2 * LARGEST_MB << 20
 _IDLE = ("refused", "unfit", "impossible_launch")  # endings before anything ran
@@ -41,26 +44,27 @@ def main() -> None:
     parser.add_argument("--replay", action="store_true")
     parser.add_argument("--sanitize", action="store_true")
     chosen = parser.parse_args()
-    if chosen.sanitize:
-        use_sanitizers()
-    else:  # sanitizers reserve more than any limit, and have one of their own
+    machine = machine_library(SANITIZED) if chosen.sanitize else None
+    if machine is None:  # sanitizers reserve more than any limit, and have one of their own
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     corpus = [read_case(path) for path in cases_in(chosen.folder / "corpus")]
-    made = iter(corpus) if chosen.replay else _made(np.random.default_rng(chosen.seed), corpus)
-    coverage = Coverage() if chosen.sanitize else None
-    run_all(chosen.folder, islice(made, chosen.cases), corpus, coverage, grow=not chosen.replay)
+    made = iter(corpus) if chosen.replay else _made(np.random.default_rng(chosen.seed), corpus, machine)
+    run_all(chosen.folder, islice(made, chosen.cases), corpus, machine, grow=not chosen.replay)
 
 
-def run_all(folder: Path, cases: Iterator[Case], corpus: list[Case], coverage: Coverage | None, *, grow: bool) -> None:
+def run_all(
+    folder: Path, cases: Iterator[Case], corpus: list[Case], machine: ctypes.CDLL | None, *, grow: bool
+) -> None:
     """Runs cases and writes down what becomes of them. Those that run and reach something new join ``corpus`` if it may
-    grow.
+    grow. ``machine`` is one with sanitizers, which measures coverage, or the plain one.
     """
+    coverage = Coverage(machine) if machine else None
     endings: set[str] = set()
     with (folder / "log.jsonl").open("a") as log:
         for case in cases:
             case.save(folder / "current.json")
             began, said = time.monotonic(), os.fstat(2).st_size
-            ending, trace = _ending(case)
+            ending, trace = _ending(case, machine)
             if os.fstat(2).st_size > said:
                 trace += _said(said)
             gained = coverage.gained() if coverage else 0
@@ -78,24 +82,24 @@ def run_all(folder: Path, cases: Iterator[Case], corpus: list[Case], coverage: C
             log.flush()
 
 
-def _made(rng: np.random.Generator, corpus: list[Case]) -> Iterator[Case]:
+def _made(rng: np.random.Generator, corpus: list[Case], machine: ctypes.CDLL | None) -> Iterator[Case]:
     while True:
-        yield _next(rng, corpus)
+        yield _next(rng, corpus, machine)
 
 
-def _next(rng: np.random.Generator, corpus: list[Case]) -> Case:
+def _next(rng: np.random.Generator, corpus: list[Case], machine: ctypes.CDLL | None) -> Case:
     while True:
         if not corpus or rng.random() < NEW:
-            return synthesise(rng)
+            return synthesise(rng, machine)
         try:
             return mutate(rng, corpus[rng.integers(len(corpus))])
         except ValidationError:  # a plan that cannot even be written down
             continue
 
 
-def _ending(case: Case) -> tuple[str, str]:
+def _ending(case: Case, machine: ctypes.CDLL | None) -> tuple[str, str]:
     try:
-        return run_case(case), ""
+        return run_case(case, machine), ""
     except Exception as error:  # what is looked for
         return f"exception: {type(error).__name__}", traceback.format_exc()
 

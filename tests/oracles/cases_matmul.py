@@ -74,6 +74,7 @@ class Described:
     warps: int = 4
     stages: int = 3
     transposed: bool = True
+    programs: int = 3  # of a persistent kernel
     extra: dict[str, Any] = field(default_factory=lambda: dict[str, Any]())
 
 
@@ -148,8 +149,8 @@ def through_descriptors(case: Described, target: Target) -> Oracle:
     if case.function is matmul.descriptors:
         constants["TRANSPOSED"] = case.transposed
     elif case.function is matmul.persistent:
-        arguments |= {"m": m, "n": n, "programs": 3}
-        grid = (3, 1, 1)
+        arguments |= {"m": m, "n": n, "programs": case.programs}
+        grid = (case.programs, 1, 1)
     elif case.function is matmul.device_descriptors:
         arguments = {"a": "in_a", "b": "in_b", "c": "c", "m": m, "n": n, "k": k}
     made = launch(

@@ -10,23 +10,29 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import golden_im2col
 import numpy as np
 from golden_inputs import LANES, MATRIX_SLOTS, SLOTS, Array, of_class
-from isa_forms import REGISTERS, Form, Section, read_sections
+from isa_forms import REGISTERS, SELECTED, Form, Section, read_sections
 from isa_probe import accepted, refusal
-from oracles_run import Kernel, assembled
+from oracles_run import Kernel, Parameter, assembled
 
-from ptxbench.core import Target
+from ptxbench.core import Target, TensorMap
 
 TARGET = Target.SM_90A
 _VECTOR = re.compile(r"(\d+)\*(\w+)")
 _SIZES = {"16": "u16", "32": "b32", "64": "b64"}
-_PRODUCTS = {"mma_sync": "mma.sync", "wgmma": "wgmma.mma_async"}
+_COPIES = {"im2col": golden_im2col.COPIES, "im2col_edges": golden_im2col.EDGES}
+# Matrix products by the beginning of the opcode; those of doubles apart, for they have inputs of their own.
+_PRODUCTS = {
+    "mma_sync": r"mma\.sync\.(?!.*\.f64)", "mma_sync_f64": r"mma\.sync\..*\.f64", "wgmma": r"wgmma\.mma_async\.",
+}  # fmt: skip
 # Integers of one width share their patterns.
 _CLASSES = {
     "u8": "b16", "s8": "b16", "u16": "b16", "s16": "b16", "u32": "b32", "s32": "b32", "u64": "b64", "s64": "b64",
     "u16x2": "b32", "s16x2": "b32",
 }  # fmt: skip
+_BIT_PATTERNS = ("u8", "s4", "u4", "b1")  # they read what elements of s8 do
 _TILE_BYTES = 16384
 _SHARED_CLASSES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")
 # Descriptors without swizzle: 8 x 16-byte core matrices, 128 bytes apart along K and 256 along M or N.
@@ -51,38 +57,41 @@ class Probe:
     kernel: Kernel
     inputs: dict[str, Array]
     results: tuple[Result, ...]
+    maps: tuple[TensorMap, ...] = ()
 
     def output(self) -> Array:
         """The zeroed output array."""
         return np.zeros((len(self.results), LANES), np.uint64)
 
     @property
-    def parameters(self) -> list[str]:
-        """Buffer names in the order of the kernel's parameters."""
-        return [*self.inputs, "out"]
+    def parameters(self) -> list[Parameter]:
+        """Buffer names and tensor maps in the order of the kernel's parameters."""
+        return [*self.inputs, *self.maps, "out"]
 
 
 def _sections() -> dict[str, tuple[Section, str]]:
     """The section of each probe, and how the opcodes begin that it takes from there."""
     found: dict[str, tuple[Section, str]] = {}
     for section in read_sections():
-        if section.computes and not section.title.startswith("Video"):
+        if section.computes:
             found["_".join(re.findall(r"[a-z]+", section.title.lower()))] = (section, "")
         for name, base in _PRODUCTS.items():
-            if any(pattern.startswith(base) for pattern in section.patterns):
+            if any(re.match(base, pattern) for pattern in section.patterns):
                 found[name] = (section, base)
     return found
 
 
 def probe_names() -> list[str]:
     """The names of all probes."""
-    return list(_sections())
+    return [*_sections(), *_COPIES]
 
 
 def probe_of(name: str) -> Probe:
     """The probe of that name: every form of its section that sm_90a has and the simulator executes."""
+    if name in _COPIES:
+        return _copies(name, _COPIES[name])
     section, base = _sections()[name]
-    forms = [form for form in section.forms() if form.opcode.startswith(base)]
+    forms = [form for form in section.forms() if re.match(base, form.opcode)]
     numbers = accepted(forms, TARGET)
     return _probe(name, [form for number, form in enumerate(forms) if number in numbers and not refusal(form, TARGET)])
 
@@ -98,6 +107,14 @@ def _probe(name: str, forms: Sequence[Form]) -> Probe:
     text = writer.module(name, list(inputs))
     kernel = Kernel(name=name, target=TARGET, ptx=text, cubin=assembled(text, TARGET), threads=LANES, shared=0)
     return Probe(name, kernel, inputs, tuple(writer.results))
+
+
+def _copies(name: str, copies: Sequence[golden_im2col.Copy]) -> Probe:
+    text = golden_im2col.module(name, TARGET, copies)
+    kernel = Kernel(name=name, target=TARGET, ptx=text, cubin=assembled(text, TARGET), threads=LANES, shared=0)
+    results = tuple(Result(copy.opcode, copy.operands, 0, "b64") for copy in copies)
+    maps = tuple(copy.map(row) for row, copy in enumerate(copies))
+    return Probe(name, kernel, {"in_tensor": golden_im2col.tensor()}, results, maps)
 
 
 def _tile(cls: str) -> Array:
@@ -118,6 +135,7 @@ class _Writer:
         self._lines: list[str] = []
         self._names = 0
         destination, *sources = form.operands
+        destination, _, chosen = destination.partition(".")
         parts = _parts(destination)
         wgmma = form.opcode.startswith("wgmma")
         outputs = [self._declare(part) for part in parts]
@@ -127,6 +145,7 @@ class _Writer:
                 self._load(register, parts[number], f"m_{kind}", number)
         operands = [self._source(form, place, operand) for place, operand in enumerate(sources)]
         joined = "{" + ", ".join(outputs) + "}" if "*" in destination else "|".join(outputs)
+        joined += f".{chosen}" if chosen else ""
         instruction = f"{form.opcode} {', '.join([joined, *operands])};"
         if wgmma:
             instruction = (
@@ -174,6 +193,8 @@ class _Writer:
             return operand
         if operand.startswith("!"):
             return "!" + self._source(form, place, operand[1:])
+        if found := SELECTED.fullmatch(operand):
+            return f"{self._source(form, place, found[1])}.{found[2]}"
         product = _element(form, place)
         if product and operand == "b64":
             return self._descriptor(product, place)
@@ -228,7 +249,7 @@ class _Writer:
     def _descriptor(self, element: str, place: int) -> str:
         """Fills the tile in shared memory with elements of the type, and describes A or B in it."""
         self.shared = True
-        cls = "s8" if element == "u8" else element
+        cls = "s8" if element in _BIT_PATTERNS else element
         if place == 0 or not any("bar.sync" in line for line in self._lines):
             steps = [step * LANES * 16 for step in range(_TILE_BYTES // LANES // 16)]
             copies = "\n".join(
@@ -257,5 +278,6 @@ def _element(form: Form, place: int) -> str:
     """The element type of a matrix operand: accumulators, A, B and C in the order of the opcode."""
     if not form.opcode.startswith(("mma.sync", "wgmma.mma_async")):
         return ""
-    types = re.findall(r"\.(f16|bf16|tf32|f32|f64|e4m3|e5m2|s8|u8|s32)(?=\.|$)", form.opcode)
-    return types[min(place + 1, len(types) - 1)]
+    types = re.findall(r"\.(f16|bf16|tf32|f32|f64|e4m3|e5m2|s8|u8|s4|u4|b1|s32)(?=\.|$)", form.opcode)
+    element = types[min(place + 1, len(types) - 1)]
+    return "s8" if element in _BIT_PATTERNS[1:] else element

@@ -31,6 +31,19 @@ What the simulator does with the PTX instructions that ptxas accepts for the two
 a pattern is given to ptxas and to the simulator. `{a,b}` stands for each choice, `<a,b>` too, where the choice is also
 the type `T` (`U`, `W`) of operands. The columns of the targets count the forms that ptxas accepts there; forms that
 exist on neither are left out. A form that is not executed is refused with its name and line; nothing is ignored.
+
+The fragments of `wmma` have a layout that the ISA leaves open; here they lie like those of `mma.sync`. What is refused:
+
+| instructions | why |
+| --- | --- |
+| sparse products (`.sp` of `mma`, `wgmma`, `tcgen05`) | the judge has no task with structured sparsity |
+| textures, surfaces, `istypep` | no task has them, and the recorder makes no such objects |
+| `multimem` | multicast objects span several GPUs; a launch plan is for one |
+| `tcgen05.mma.ashift`, `tcgen05.shift` | the ISA's words leave open which way rows move |
+| `tcgen05.cp` with decompression, `cvt.rs` to four elements | the ISA shows where bits lie in figures only |
+| `mma.sync.m8n8k4` on f16, `wmma` but for 16x16x16 on f16 and bf16 | shapes of older targets that `mma.sync` replaces |
+| `fma.oob` | which NaN stands for what lies outside a tensor is not documented (on an H200 none of the usual) |
+| some `v*` video instructions | an H200 computes something else than the ISA says |
 """
 
 

@@ -29,7 +29,7 @@ SCHEDULES = [
 OUTPUTS = {"forward": {"O": "o", "LSE": "lse"}, "backward": {"dQ": "dq", "dK": "dk", "dV": "dv"}}
 ALLOWED = {
     Target.SM_90A: set[str](),
-    Target.SM_100A: {"unwaited_tensor_load", "unordered_tensor_work", "unwaited_bulk_store"},
+    Target.SM_100A: {"unwaited_tensor_load", "unwaited_bulk_store"},
 }
 """Rules of the ISA that it breaks, with right results: see docs/oracles.md."""
 

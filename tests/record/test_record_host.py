@@ -280,12 +280,37 @@ ENCODE = """cuTensorMapEncodeIm2col(
         ("128", "lower[0] = -300;", "a corner offset is -300, and must be -128 to 127"),
         ("128", "dims[3] = 100;", "dimension 3 .100 elements. goes furthest"),
         ("128", "steps[1] = 9;", "element stride 1 is 9, and must be 1 to 8"),
+        ("128", "lower[1] = 9;", "the bounding box from 9 to 8 has no pixels"),
     ],
 )
 def test_im2col_maps(recorder: Recorder, host_only: Host, pixels: str, change: str, reason: str) -> None:
     encode = ENCODE.replace("PIXELS", pixels)
     rejection = _rejection(recorder, host_only(f"{HEAD}{LAUNCH}{{ {MAP} {change} return {encode} }}"))
     assert re.search(reason, rejection.reason), rejection.reason
+
+
+WIDE = """CU_TENSOR_MAP_INTERLEAVE_NONE, MODE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);"""
+
+
+@pytest.mark.parametrize(("target", "change", "reason"), [
+    (Target.SM_100A, "", "plan without a kernel"),
+    (Target.SM_100A, "left = 40000;", "a corner offset is 40000, and must be -32768 to 32767"),
+    (Target.SM_100A, "left = 9;", "the bounding box from 9 to 8 has no pixels"),
+    (Target.SM_90A, "", "compute capability 10.0"),
+])  # fmt: skip
+@pytest.mark.parametrize("mode", ["W", "W128"])
+def test_maps_along_w(
+    recorder: Recorder, host_only: Host, target: Target, change: str, reason: str, mode: str
+) -> None:
+    encode = (
+        "cuTensorMapEncodeIm2colWide(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, A, dims, strides, left, 1, 64, 128, "
+        f"steps, {WIDE}".replace("MODE", f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{mode}")
+    )
+    artifact = host_only(f"{HEAD}{LAUNCH}{{ {MAP} int left = -1; {change} return {encode} }}")
+    digest = f"{artifact.digest[:-1]}{len(target) % 10}"  # kept answers depend on it
+    artifact = artifact.model_copy(update={"target": target, "digest": digest})
+    assert re.search(reason, _rejection(recorder, artifact).reason)
 
 
 def test_replaced_map_address_is_checked(recorder: Recorder, host_only: Host) -> None:

@@ -217,14 +217,12 @@ def test_directives_that_are_not_numbers_are_refused() -> None:
 
 
 GAPS = {
-    "tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p4;": "products of one warp's lanes",
+    "tcgen05.mma.ws.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r3], %r2, %p4;": "sparse products",
     "tcgen05.mma.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r3], %r2, %p4;": "sparse products",
-    "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p4, 3;": "scale-input-d is not supported",
+    "tcgen05.mma.cta_group::1.kind::f16.ashift [%r1], [%r2], %rd2, %r2, %p4;": "shifted rows of A",
     "tcgen05.shift.cta_group::1.down [%r1];": "moves of rows in tensor memory",
-    "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [%r4];": "16x16 matrices",
     "mma.sp.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r1, %r2}, {%r1, %r2}, "
     "{%f0, %f1, %f2, %f3}, %r3, 0;": "sparse products",
-    "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd1], [%r1], %r2, %h1;": "copies with a byte mask",
 }
 
 

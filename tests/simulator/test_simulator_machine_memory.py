@@ -219,11 +219,9 @@ ret;"""
 
 
 def test_what_is_not_supported_is_refused_by_name():
-    im2col = "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
     for text, part in (
         ("ld.global.frobnicate.u32 %r1, [%rd1];", "frobnicate"),
         ("multimem.red.global.add.f32 [%rd1], %f1;", "multimem"),
-        (f"{im2col} [%r1], [%rd1, {{%r2, %r2, %r2}}], [%r3], {{%h1}};", "im2col"),
         ("ld.global.v8.b64 {%rd1, %rd2, %rd3, %rd4, %rd5, %rd6, %rd7, %rd8}, [%rd1];", "exceed 256 bits"),
         ("mapa.shared::cluster.u32 _, %r1, %r2;", "sink"),
     ):

@@ -63,8 +63,13 @@ def tiles(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, str]:
     )
 
 
-def mma(d: str, a: str, bits: int, kind: str = "f16", masks: str = "") -> str:
-    return f"@!%p2 tcgen05.mma.cta_group::1.kind::{kind} [{d}], {a}, %rd11, {bits}, {masks}%p4;\n"
+def mma(
+    d: str, a: str, bits: int, kind: str = "f16", masks: str = "", *, thread: int = 0, anew: bool = False
+) -> str:
+    return (
+        f"setp.eq.u32 %p7, %r1, {thread};\n"
+        f"@%p7 tcgen05.mma.cta_group::1.kind::{kind} [{d}], {a}, %rd11, {bits}, {masks}{'!' if anew else ''}%p4;\n"
+    )
 
 
 # Rows, words of a row, and for row r the lanes it goes to (PTX ISA, tcgen05.cp).
@@ -177,10 +182,12 @@ def test_64_rows_of_a_in_tensor_memory(half, schedule):
 FIRST = mma("%r8", "[%r8+128]", shape_bits(128, 32))  # D in columns 0 to 31, A in 128 to 135
 BETWEEN = COMMIT + waited(0) + "bar.sync 0;\n"
 ORDERS = {
-    "overwrites A of the first": (FIRST + mma("%r8+128", "%rd10", shape_bits(128, 32)), True),
-    "the same after a wait": (FIRST + BETWEEN + mma("%r8+128", "%rd10", shape_bits(128, 32)), False),
+    "overwrites A of the first": (FIRST + mma("%r8+128", "%rd10", shape_bits(128, 32)), False),
+    "the same in another thread": (FIRST + mma("%r8+128", "%rd10", shape_bits(128, 32), thread=1), True),
+    "the same after a wait": (FIRST + BETWEEN + mma("%r8+128", "%rd10", shape_bits(128, 32), thread=1), False),
     "same accumulator": (FIRST + mma("%r8", "%rd10", shape_bits(128, 32)), False),
-    "same columns, other shape": (FIRST + mma("%r8", "%rd10", shape_bits(128, 16)), True),
+    "adds to the same columns, other shape": (FIRST + mma("%r8", "%rd10", shape_bits(128, 16)), True),
+    "overwrites the same columns, other shape": (FIRST + mma("%r8", "%rd10", shape_bits(128, 16), anew=True), False),
     "reads D of the first as A": (FIRST + mma("%r8+64", "[%r8+16]", shape_bits(128, 32)), True),
     "elsewhere": (FIRST + mma("%r8+64", "%rd10", shape_bits(128, 32)), False),
     "copy, then product": ("@!%p2 tcgen05.cp.cta_group::1.128x256b [%r8+128], %rd10;\n" + FIRST, False),

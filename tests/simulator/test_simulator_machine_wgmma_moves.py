@@ -47,13 +47,13 @@ NEVER = f"bra DONE;\n{product(8)}DONE:\n"
 """A product that does not run, but makes ``%f8`` to ``%f11`` registers of products."""
 
 
-def ran(body: str, products: str, out: str = "%f0") -> tuple[Observation, np.ndarray]:
+def ran(body: str, products: str, out: str = "%f0", *, races: bool = False) -> tuple[Observation, np.ndarray]:
     """What was seen, and the value of register ``out`` in every thread."""
     values = np.zeros(128, np.float32)
     text = kernel(f"{PROLOGUE}{body}st.global.f32 [%rd21], {out};\nret;")
     launch = Launch("k", ["out"], block=(128, 1, 1), shared=8192)
     schedule = Schedule(copies="eager", products="late" if products == "late" else "eager")
-    seen = run(load(text, ["k"]), launch, RunOptions(schedule=schedule), out=values)
+    seen = run(load(text, ["k"]), launch, RunOptions(schedule=schedule, races=races), out=values)
     assert seen.fault is None
     return seen, values
 
@@ -130,6 +130,32 @@ def test_a_move_does_not_hide_arithmetic_behind_the_fence(products: str) -> None
     body = zeroed(8) + FENCE + "add.f32 %f8, %f8, 0f3f800000;\n" + moved(0, 8) + product(0) + COMMIT + WAIT
     seen, _ = ran(body + NEVER, products)
     assert kinds(seen) == ["missing_wgmma_fence"]
+
+
+ONCE = zeroed(0) + FENCE + product(0) + COMMIT + WAIT
+USES = {
+    "read": ("add.f32 %f16, %f0, %f1;\n", True),
+    "written": ("add.f32 %f1, %f16, %f16;\n", True),
+    "moved away": ("mov.f32 %f16, %f0;\nadd.f32 %f17, %f16, %f16;\n", False),
+    "others read": ("add.f32 %f17, %f16, %f16;\n", False),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("accumulate", [0, 1])
+@pytest.mark.parametrize("use", USES)
+def test_registers_that_are_used_and_then_overwritten_by_a_product(use: str, accumulate: int, products: str) -> None:
+    text, found = USES[use]
+    again = product(0, accumulate) + COMMIT + WAIT
+    seen, values = ran(ONCE + text + again, products, races=True)
+    assert kinds(seen) == (["missing_wgmma_fence"] if found else [])
+    assert kinds(ran(ONCE + text + FENCE + again, products, races=True)[0]) == []
+    assert use == "written" or (values == (1 + accumulate) * STEP).all()
+
+
+@BOTH
+def test_only_the_strict_check_asks_for_a_fence_where_nothing_is_read(products: str) -> None:
+    assert kinds(ran(ONCE + USES["read"][0] + product(0, 0) + COMMIT + WAIT, products)[0]) == []
 
 
 def test_a_moved_accumulator_is_not_readable_before_the_wait() -> None:

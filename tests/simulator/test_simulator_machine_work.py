@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from simulator_launch import Launch, artifact_of, node_of, plan_of, run, views_of
 from simulator_text import kernel
 
-from ptxbench.core import Address, FaultKind, MemsetNode, Observation, RunOptions
+from ptxbench.core import Address, FaultKind, MemsetNode, Observation, RunOptions, Schedule
 from ptxbench.simulator import execute, load
 
 PRODUCT = (
@@ -18,6 +19,20 @@ mov.u32 %r5, tile;
 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r5], 4096;
 """
 FILL_BYTES = 1 << 20
+LARGEST_PRODUCT = f"""
+.shared .align 1024 .b8 tile[10240];
+mov.u32 %r2, tile;
+shr.u32 %r3, %r2, 4;
+cvt.u64.u32 %rd10, %r3;
+or.b64 %rd10, %rd10, {128 >> 4 << 16 | 256 >> 4 << 32};
+setp.eq.u32 %p2, %r2, %r2;
+LOOP:
+wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16
+  {{{", ".join(f"%f{i}" for i in range(128))}}}, %rd10, %rd10, %p2, 1, 1, 0, 0;
+bra LOOP;
+"""
+LARGEST_UNITS = 1 + (128 + 3) // 8 + 2 * 64 * 256 * 16 // 4 // 8192
+"""Of one warp's share: the instruction, its operands, its FLOPs."""
 
 
 def run_body(body: str, options: RunOptions | None = None) -> Observation:
@@ -55,6 +70,17 @@ def test_a_loop_of_products_ends_at_the_limit():
     assert seen.fault is not None and seen.fault.kind is FaultKind.TIME_LIMIT
     assert "exceeded 50000 warp instructions, with products and copies weighed by their size" in seen.fault.message
     assert seen.warp_instructions < 30_000 and 50_000 < seen.work < 55_000
+
+
+@pytest.mark.parametrize("schedule", [Schedule(), Schedule(products="late"), Schedule(seed=5)], ids=lambda it: it.label)
+def test_the_largest_products_end_at_the_limit_too(schedule: Schedule):
+    limit = 20_000  # fewer than a time slice of them is worth
+    assert limit < 1024 * LARGEST_UNITS
+    program = load(kernel(LARGEST_PRODUCT), ["k"])
+    options = RunOptions(schedule=schedule, step_limit=limit)
+    seen = run(program, Launch("k", ["out"], block=(128, 1, 1)), options, out=np.zeros(1, np.uint32))
+    assert seen.fault is not None and seen.fault.kind is FaultKind.TIME_LIMIT
+    assert limit < seen.work < 1.02 * limit
 
 
 def test_fills_of_the_launcher_count_and_may_be_too_much():

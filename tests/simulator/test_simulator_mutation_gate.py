@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from benchmarks.mutations.ledger import Ledger
 from benchmarks.mutations.mutants import REPEAT, class_of, mutants
 from benchmarks.mutations.page import MISMATCHED, mutants_of, repeats_of, tally, write_page
 from benchmarks.mutations.reasons import read_reasons, reason_for
-from benchmarks.mutations.trying import Outcome, Subject, attempt, subject
+from benchmarks.mutations.trying import Outcome, Subject, attempt, news, subject
 
+from ptxbench.check import Finding
 from ptxbench.cli.machine import make_evaluator
 from ptxbench.simulator.ptx import Instruction, emit, parse
 from ptxbench.solutions import solutions
@@ -138,6 +140,25 @@ def test_a_ledger_goes_on_where_it_was(ring, tmp_path):
     assert again.report()["mutants"] == ledger.report()["mutants"]
     again.begin(ring, 2, seed=2)
     assert not again.has(ring.file, first)
+
+
+def test_a_row_may_be_corrected(ring, tmp_path):
+    (mutant,) = ring.draw(1, seed=1)
+    ledger = Ledger(tmp_path / "results.json")
+    ledger.begin(ring, 1, seed=1)
+    ledger.add(ring.file, mutant, Outcome("survived"), 1.0)
+    ledger.correct(ring.file, mutant, Outcome("hazard", "kind"))
+    ledger.save()
+    (row,) = Ledger(tmp_path / "results.json").report()["mutants"]
+    assert (row["noticed"], row["kind"], row["number"]) == ("hazard", "kind", mutant.number)
+    assert row["simulator"] == ledger.files[ring.file]["simulator"]
+
+
+def test_only_more_findings_of_a_kind_than_are_known_count(ring):
+    known = replace(ring, known={"a": 2})
+    findings = [Finding(severity="rule", kind=kind, message="") for kind in "aab"]
+    assert [finding.kind for finding in news(known, findings)] == ["b"]
+    assert [finding.kind for finding in news(known, [*findings, findings[0]])] == ["a", "a", "b", "a"]
 
 
 def test_a_draw_is_a_part_in_order(ring):

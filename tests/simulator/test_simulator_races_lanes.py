@@ -87,6 +87,11 @@ def test_lanes_that_do_not_meet_are_found(body: str, what: str) -> None:
     assert "bar.warp.sync" in hazard.advice
 
 
+@pytest.mark.parametrize("body", [NEIGHBOURS, OVERWRITE, COPY, INIT], ids=["read", "overwrite", "copy", "mbarrier"])
+def test_an_election_orders_nothing(body: str) -> None:
+    assert only(check(body.format(sync="elect.sync _|%p5, -1;"))[0]).kind == "lane_race"
+
+
 def test_the_other_lane_and_its_instruction_are_named() -> None:
     message = only(check(NEIGHBOURS.format(sync=""))[0]).message
     assert "nothing brings it together with lane 1, which wrote it before: st.shared.u32 (PTX line " in message

@@ -90,6 +90,52 @@ def test_cells_read_without_a_barrier(schedule):
     assert "tensor_memory_race" in kinds(run_text(hand_over(without="barrier"), schedule, races=True, threads=256))
 
 
+def hand_back(use: str, earlier: str = "") -> str:
+    """Warps 0 to 3 load cells and do not wait; warps 4 to 7 then store to the same cells."""
+    return FENCED + f"""
+setp.lt.u32 %p6, %r1, 128;
+mov.u32 %r40, 1;
+@!%p6 bra OVERWRITE;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], {{%r40}};
+tcgen05.wait::st.sync.aligned;
+{earlier}
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r41}}, [%r9];
+{use}
+tcgen05.fence::before_thread_sync;
+bar.sync 1;
+bra END;
+OVERWRITE:
+bar.sync 1;
+tcgen05.fence::after_thread_sync;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], {{%r40}};
+tcgen05.wait::st.sync.aligned;
+END:
+""" + FINISH
+
+
+@under_schedules
+@pytest.mark.parametrize(
+    ("use", "found"),
+    [
+        ("tcgen05.wait::ld.sync.aligned;", set()),
+        ("add.u32 %r42, %r41, 1;", {"unwaited_tensor_load"}),  # so the load has completed
+        ("mov.u32 %r42, %r41;", {"tensor_memory_race"}),
+        ("mov.u32 %r42, %r41; add.u32 %r43, %r42, 1;", {"unwaited_tensor_load"}),
+        ("", {"tensor_memory_race"}),
+    ],
+    ids=["waited for", "used", "moved", "moved and used", "left alone"],
+)
+def test_cells_that_are_overwritten_after_a_load(use, found, schedule):
+    assert kinds(run_text(hand_back(use), schedule, races=True, threads=256)) == found
+
+
+@under_schedules
+def test_a_load_is_complete_only_when_those_before_it_are(schedule):
+    earlier = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r50}, [%r9];"
+    seen = run_text(hand_back("add.u32 %r42, %r41, 1;", earlier), schedule, races=True, threads=256)
+    assert kinds(seen) == {"unwaited_tensor_load", "tensor_memory_race"}
+
+
 def product(*, wait: bool = True, fence: bool = True, given_back: bool = True) -> str:
     """Thread 0 multiplies onto cells twice; all warps load the sums after each product."""
     waited = """

@@ -226,3 +226,35 @@ def test_integer_packing() -> None:
     np.testing.assert_array_equal(
         got, ((np.clip(x, 0, 255) << 8 | np.clip(y, 0, 255)) | (c.astype(np.int64) << 16)) & 0xFFFFFFFF
     )
+
+
+def stochastic(value: float, random: int, discarded: int, relu: bool, satfinite: bool, dtype: type) -> float:
+    """Rounded by the carry out of random bits added to the first discarded bits of the magnitude."""
+    info = ml_dtypes.finfo(dtype)
+    if math.isnan(value) or (relu and math.copysign(1.0, value) < 0):
+        return math.nan if math.isnan(value) else 0.0
+    largest = float(info.max)
+    magnitude = math.inf
+    if not math.isinf(value):
+        exponent = max(math.frexp(value)[1] - 1, int(info.minexp)) if value else int(info.minexp)
+        unit = Fraction(2) ** (exponent - int(info.nmant))
+        steps = math.floor(abs(Fraction(value)) / unit * 2**discarded) + random
+        magnitude = (steps >> discarded) * unit
+    clamped = float(magnitude) if magnitude <= largest else largest if satfinite else math.inf
+    return math.copysign(clamped, value)
+
+
+@pytest.mark.parametrize("flags", ["", ".relu", ".satfinite", ".relu.satfinite"])
+@pytest.mark.parametrize(("kind", "dtype", "discarded"), [("f16x2", np.float16, 13), ("bf16x2", BF16, 16)])
+def test_stochastic_rounding(kind: str, dtype: type, discarded: int, flags: str) -> None:
+    high, low = sample_f32(31), sample_f32(32)
+    random = np.random.default_rng(33).integers(0, 2**32, len(high), dtype=np.uint32)
+    got = evaluate(f"cvt.rs{flags}.{kind}.f32 d, a, b, c;", high, low, random, result=np.uint32).view(dtype)
+    mask = (1 << discarded) - 1
+    chosen = "relu" in flags, "satfinite" in flags
+    expected = [
+        stochastic(float(value), bits & mask, discarded, *chosen, dtype)
+        for a, b, r in zip(high, low, random.tolist(), strict=True)
+        for value, bits in ((b, r), (a, r >> 16))
+    ]
+    assert_same(got, np.array(expected).astype(dtype))

@@ -229,3 +229,18 @@ def test_properties_of_floats() -> None:
     ):  # fmt: skip
         got = evaluate(f"testp.{name}.f32 p, a; selp.u32 d, 1, 0, p;", a, result=np.uint32)
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", ["rcp", "rsqrt"])
+def test_gross_approximations_in_double_precision(name: str) -> None:
+    a = sample_f64(9)
+    got = evaluate(f"{name}.approx.ftz.f64 d, a;", a, result=np.float64, target="sm_90a")
+    bits = a.view(np.uint64) & ~np.uint64(0xFFFFFFFF)  # the lower words of operand and result do not count
+    kept = bits.view(np.float64)
+    kept = np.where(np.abs(kept) < 2.0**-1022, np.copysign(0.0, kept), kept)
+    exact = 1 / kept if name == "rcp" else 1 / np.sqrt(kept)
+    flushed = np.where(np.abs(exact) < 2.0**-1022, np.copysign(0.0, exact), exact)
+    assert not (got.view(np.uint64) & np.uint64(0xFFFFFFFF)).any()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(flushed))
+    np.testing.assert_allclose(got, flushed, rtol=2.0**-20)
+    np.testing.assert_array_equal(np.signbit(got)[~np.isnan(got)], np.signbit(flushed)[~np.isnan(got)])

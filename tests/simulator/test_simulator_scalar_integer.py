@@ -122,6 +122,11 @@ def test_24_bit_products() -> None:
     check("mul24.lo.u32 d, a, b;", lambda a, b: low(a) * low(b), 32, 32, result=32)
     check("mul24.hi.u32 d, a, b;", lambda a, b: low(a) * low(b) >> 16, 32, 32, result=32)
     check("mad24.lo.s32 d, a, b, c;", lambda a, b, c: signed(a, 24) * signed(b, 24) + c, 32, 32, 32, result=32)
+    check(
+        "mad24.hi.sat.s32 d, a, b, c;",
+        lambda a, b, c: min(max((signed(a, 24) * signed(b, 24) >> 16) + c, -(2**31)), 2**31 - 1),
+        32, 32, 32, result=32, is_signed=True,
+    )  # fmt: skip
     check("mul24.hi.s32 d, a, b;", lambda a, b: signed(a, 24) * signed(b, 24) >> 16, 32, 32, result=32)
 
 

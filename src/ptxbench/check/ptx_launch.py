@@ -15,7 +15,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ptxbench.check.buffers import Contents
-from ptxbench.check.expressions import evaluate
+from ptxbench.check.expressions import LARGEST, evaluate
 from ptxbench.check.shapes import ELEMENT_BYTES, Shape, parse_shapes
 from ptxbench.core import (
     Address,
@@ -32,6 +32,9 @@ from ptxbench.core import (
     TensorMapPatch,
     UsageError,
     first_problem,
+    map_complaints,
+    map_reach,
+    plan_problem,
 )
 from ptxbench.simulator import Program
 
@@ -45,6 +48,7 @@ _MAP_TYPES = {
 }  # fmt: skip
 _SCALARS = {"s32": "<i", "u32": "<I", "s64": "<q", "u64": "<Q", "f32": "<f", "f64": "<d"}
 _REGISTERS, _REGISTER_FILE = 255, 65536  # of a thread at most; of an SM
+_LARGEST_BYTES = 4 * LARGEST  # of all buffers together, as of a launcher's tensor
 _ROLES = {"in": "input", "out": "output", "workspace": "workspace"}
 
 
@@ -85,25 +89,40 @@ class PtxLaunch(_Strict):
     cluster: Annotated[tuple[Number, ...], Field(min_length=1, max_length=3)] = (1,)
     shared: Number = 0
     registers: int | None = Field(default=None, ge=1, le=_REGISTERS)
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Annotated[int, Field(ge=0, le=LARGEST)]] = {}
     buffers: dict[str, str] = {}
     parameters: tuple[PointerParameter | ScalarParameter | MapParameter, ...] = ()
 
     def plan(self, kernel: str, sizes: Mapping[str, int]) -> tuple[LaunchPlan, dict[str, Contents]]:
         """The plan at ``sizes`` and what its buffers hold; `UsageError` names an entry that does not fit."""
         table = {name: _buffer(name, text) for name, text in self.buffers.items()}
+        buffers = tuple(
+            Buffer(name=name, role=role, bytes=shape.elements(sizes) * ELEMENT_BYTES[shape.element])
+            for name, (shape, role) in table.items()
+        )
+        if sum(buffer.bytes for buffer in buffers) > _LARGEST_BYTES:
+            raise UsageError(f"the buffers have more than {_LARGEST_BYTES} bytes at these sizes; use smaller sizes")
         node = KernelNode(
             kernel=kernel, grid=_dim3(self.grid, sizes), block=_dim3(self.block, sizes),
             cluster=_dim3(self.cluster, sizes), dynamic_shared=_number(self.shared, sizes),
             parameters=_parameters(self.parameters, table, sizes),
         )  # fmt: skip
-        buffers = tuple(
-            Buffer(name=name, role=role, bytes=shape.elements(sizes) * ELEMENT_BYTES[shape.element])
-            for name, (shape, role) in table.items()
-        )
         contents = {name: Contents(shape.element) for name, (shape, _) in table.items()}
         plan = LaunchPlan(digest="", artifact_digest="", sizes=dict(sizes), buffers=buffers, nodes=(node,))
+        problem = plan_problem(plan)
+        if problem:
+            raise UsageError(f"the launch of {kernel} is none ({problem}); correct the numbers in its TOML file")
         return plan, contents
+
+    def fit(self, plan: LaunchPlan, program: Program) -> None:
+        """`UsageError` unless the kernel takes just the parameters described."""
+        for node, kernel in zip(plan.nodes, program.image.kernels, strict=True):
+            given = len(node.parameters.data) if node.op == "kernel" else 0
+            if given != kernel.param_bytes:
+                raise UsageError(
+                    f"the parameters described are {given} bytes, and {kernel.name} takes {kernel.param_bytes}; list "
+                    "every parameter of the kernel in its order, and give numbers their type"
+                )
 
     def artifact(self, program: Program, text: str, threads: int) -> Artifact:
         """What a compile would have told: facts that PTX holds, registers as said here, or as many as fit."""
@@ -130,10 +149,10 @@ def read_ptx_launch(path: Path) -> PtxLaunch:
         raise UsageError(f"there is no file {path}; describe the launch in TOML (docs/check.md shows how)") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {first_problem(error)}; see docs/check.md") from error
+    except (ValueError, RecursionError) as error:  # the parser's own, an integer of too many digits, no UTF-8
+        raise UsageError(f"{path} is not TOML: {error}") from error
 
 
 @dataclass
@@ -159,8 +178,11 @@ def _parameters(
     for parameter in parameters:
         match parameter:
             case PointerParameter():
-                _find(table, parameter.buffer)
+                shape, _ = _find(table, parameter.buffer)
                 place = Address(buffer=parameter.buffer, offset=_number(parameter.offset, sizes))
+                total = shape.elements(sizes) * ELEMENT_BYTES[shape.element]
+                if not 0 <= place.offset <= total:
+                    raise UsageError(f"the offset {place.offset} is outside of {shape.name}, which has {total} bytes")
                 block.patches.append(PointerPatch(at=block.place(8, 8), to=place))
             case MapParameter():
                 encoded = _map(parameter, _find(table, parameter.map), sizes)
@@ -176,7 +198,7 @@ def _scalar(parameter: ScalarParameter, sizes: Mapping[str, int]) -> bytes:
     value = evaluate(parameter.value, sizes) if isinstance(parameter.value, str) else parameter.value
     try:
         return struct.pack(_SCALARS[parameter.type], value if parameter.type[0] == "f" else int(value))
-    except (struct.error, OverflowError) as error:
+    except (struct.error, OverflowError, ValueError) as error:
         raise UsageError(f"the parameter {parameter.value!r} does not fit into {parameter.type}") from error
 
 
@@ -186,15 +208,19 @@ def _map(parameter: MapParameter, entry: tuple[Shape, Role], sizes: Mapping[str,
         raise UsageError(f"tensor maps of {shape.element} do not exist; buffer {shape.name} has that type")
     size = ELEMENT_BYTES[shape.element]
     dims = tuple(_number(dim, sizes) for dim in (parameter.dims or shape.dims[::-1]))
-    if len(parameter.box) != len(dims) or len(dims) > 5:
-        counts = f"{len(parameter.box)} of {len(dims)} dimensions (1 to 5)"
-        raise UsageError(f"the box of the map of {shape.name} has {counts}")
-    return TensorMap(
+    made = TensorMap(
         dtype=_MAP_TYPES[shape.element], base=Address(buffer=shape.name), dims=dims,
         strides=tuple(size * prod(dims[: axis + 1]) for axis in range(len(dims) - 1)),
         box=tuple(_number(extent, sizes) for extent in parameter.box), element_strides=(1,) * len(dims),
         interleave="none", swizzle=parameter.swizzle, l2_promotion="none", oob_fill=parameter.oob_fill,
     )  # fmt: skip
+    name = f"the map of {shape.name} (dimensions {list(dims)}, box {list(made.box)}, innermost first)"
+    for complaint in map_complaints(made, None):
+        raise UsageError(f"{name} is invalid: {complaint}")
+    end, total = map_reach(made)[0], shape.elements(sizes) * size
+    if end > total:
+        raise UsageError(f"{name} reaches to byte {end} of {total}; give dimensions that lie in the buffer")
+    return made
 
 
 def _find(table: Mapping[str, tuple[Shape, Role]], name: str) -> tuple[Shape, Role]:
@@ -204,6 +230,8 @@ def _find(table: Mapping[str, tuple[Shape, Role]], name: str) -> tuple[Shape, Ro
 
 
 def _buffer(name: str, text: str) -> tuple[Shape, Role]:
+    if not re.fullmatch(r"\w+", name):
+        raise UsageError(f"{name!r} is no name of a buffer; use letters, digits and _")
     found = re.fullmatch(r"\s*(\w+)\s*(\[[^\[\]]*\])\s*(in|out|workspace)\s*", text)
     if found is None or found[1] not in ELEMENT_BYTES:
         raise UsageError(

@@ -142,6 +142,7 @@ def check_ptx(check: Check, file: Path, launch: Path | None, sizes: str) -> Repo
     values = described.sizes | parse_sizes(parse_values(sizes))
     program = load(text, [name])
     plan, contents = described.plan(name, values)
+    described.fit(plan, program)
     (node,) = (node for node in plan.nodes if node.op == "kernel")
     threads = node.block[0] * node.block[1] * node.block[2]
     checked = check_plan(check, described.artifact(program, text, threads), plan, contents)

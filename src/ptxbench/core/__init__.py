@@ -24,6 +24,15 @@ from ptxbench.core.errors import (
     UsageError,
 )
 from ptxbench.core.families import FAMILIES, Family, families_of, matrix_family
+from ptxbench.core.map_rules import (
+    DTYPES,
+    INTERLEAVES,
+    L2_PROMOTIONS,
+    OOB_FILLS,
+    SWIZZLES,
+    map_complaints,
+    map_reach,
+)
 from ptxbench.core.observation import Fault, FaultKind, Hazard, Mode, Observation, RunOptions, Schedule, SiteCount
 from ptxbench.core.parallel import in_parallel
 from ptxbench.core.plan import (
@@ -41,6 +50,7 @@ from ptxbench.core.plan import (
     TensorMap,
     TensorMapPatch,
 )
+from ptxbench.core.plan_checks import LARGEST_BUFFERS, plan_problem
 from ptxbench.core.protocols import Capabilities, Device, Evaluator, Progress
 from ptxbench.core.record import Record, first_problem
 from ptxbench.core.targets import DataSheet, Target
@@ -78,8 +88,14 @@ from ptxbench.core.verdict import (
 __all__ = [
     "BYTES_PER_ELEMENT",
     "C_TYPES",
+    "DTYPES",
     "FAMILIES",
     "FAULT_OUTCOMES",
+    "INTERLEAVES",
+    "L2_PROMOTIONS",
+    "LARGEST_BUFFERS",
+    "OOB_FILLS",
+    "SWIZZLES",
     "Address",
     "Argument",
     "Artifact",
@@ -162,6 +178,9 @@ __all__ = [
     "first_problem",
     "in_parallel",
     "make_candidate",
+    "map_complaints",
+    "map_reach",
     "matrix_family",
+    "plan_problem",
     "sizes_text",
 ]

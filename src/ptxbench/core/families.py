@@ -118,7 +118,7 @@ FAMILIES: tuple[Family, ...] = (
     _row(
         "integer_fma",
         "other_math",
-        r"(mad|mul)(24)?\.(lo|hi|wide)\.",
+        r"(mad|mul)(24)?\.(lo|hi|wide)\.|vmad\.",
         r"U?IMAD(?!\.(MOV|IADD|SHL|X|U32)\b)",
         "thread",
         flops=2,

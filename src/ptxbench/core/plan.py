@@ -47,10 +47,11 @@ class TensorMap(Record):
 
     ``dtype``, ``interleave``, ``swizzle``, ``l2_promotion`` and ``oob_fill`` are the suffixes of the driver API's
     enumerators in lower case (``bfloat16``, ``none``, ``128b``, ``l2_256b``, ``nan_request_zero_fma``). For im2col
-    maps ``box`` holds (channels per pixel, pixels per column) and the corners are set.
+    maps ``box`` holds (channels per pixel, pixels per column) and the corners are set, in the order of ``dims``; those
+    of `cuTensorMapEncodeIm2colWide` (``im2col_w``, ``im2col_w128``) have one corner offset, along W.
     """
 
-    mode: Literal["tiled", "im2col"] = "tiled"
+    mode: Literal["tiled", "im2col", "im2col_w", "im2col_w128"] = "tiled"
     dtype: str
     base: Address
     dims: tuple[int, ...]

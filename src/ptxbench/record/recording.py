@@ -76,7 +76,7 @@ RawNode = Annotated[RawKernel | RawMemset | RawCopy, Field(discriminator="op")]
 class RawMap(_Raw):
     """A tensor map of the process, from this call or an earlier one; enumerations as the driver API's numbers."""
 
-    mode: Literal["tiled", "im2col"]
+    mode: Literal["tiled", "im2col", "im2col_w", "im2col_w128"]
     dtype: U32
     dims: Annotated[tuple[U64, ...], Field(min_length=1, max_length=5)]
     strides: Annotated[tuple[U64, ...], Field(max_length=4)]

@@ -33,8 +33,8 @@ def check_launch(node: KernelNode, facts: KernelFacts, sheet: DataSheet) -> Faul
         problem = f"{threads} threads per block exceed the kernel's limit of {limit}"
     elif shared > sheet.shared_bytes_per_block_optin:
         problem = f"{shared} bytes of shared memory exceed the limit of {sheet.shared_bytes_per_block_optin}"
-    elif not 1 <= cluster <= sheet.max_cluster_size:
-        problem = f"cluster {node.cluster} exceeds {sheet.max_cluster_size} CTAs"
+    elif min(node.cluster) < 1 or cluster > sheet.max_cluster_size:
+        problem = f"cluster {node.cluster} is not one of 1 to {sheet.max_cluster_size} CTAs"
     elif any(grid % size for grid, size in zip(node.grid, node.cluster, strict=True)):
         problem = f"grid {node.grid} is not a multiple of cluster {node.cluster}"
     elif facts.required_cluster not in (None, node.cluster):

@@ -9,8 +9,9 @@ import ctypes
 import functools
 import json
 import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ptxbench.core import DeviceError
 from ptxbench.native import build_library
@@ -52,14 +53,28 @@ class MachineLaunch(ctypes.Structure):
     ]
 
 
+@dataclass(frozen=True)
+class MachineBuild:
+    """How the library is built: further sources, and flags of every compile and of the link line."""
+
+    name: str = "ptxmachine"
+    sources: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+
+
+_PLAIN: Final = MachineBuild()
+
+
 @functools.cache
-def machine_library() -> ctypes.CDLL:
+def machine_library(build: MachineBuild = _PLAIN) -> ctypes.CDLL:
     """The loaded library; compiles it on first use. Raises `ToolchainError` or `CacheError`."""
     path = build_library(
-        "ptxmachine",
-        sorted(_MACHINE.glob("*.cpp")),
+        build.name,
+        [*sorted(_MACHINE.glob("*.cpp")), *build.sources],
         headers=sorted(_MACHINE.glob("*.hpp")),
-        flags=_FLAGS,
+        flags=(*_FLAGS, *build.flags),
+        link=build.link,
     )
     library = ctypes.CDLL(str(path))
     pointer, text, u64 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
@@ -82,20 +97,20 @@ def machine_library() -> ctypes.CDLL:
 
 
 class LoadedModule:
-    """A decoded image in the machine."""
+    """A decoded image in the machine, whose library is ``library``, or the plain one."""
 
-    def __init__(self, image: bytes) -> None:
-        self._library = machine_library()
+    def __init__(self, image: bytes, library: ctypes.CDLL | None = None) -> None:
+        self.library = library or machine_library()
         error = ctypes.c_void_p()
-        self.handle: int | None = self._library.ptx_load(image, len(image), ctypes.byref(error))
+        self.handle: int | None = self.library.ptx_load(image, len(image), ctypes.byref(error))
         if self.handle is None:
             message = ctypes.string_at(error.value or 0).decode()
-            self._library.ptx_free_text(error)
+            self.library.ptx_free_text(error)
             raise DeviceError(f"The simulator's machine refused a lowered program: {message}.")
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) is not None:
-            self._library.ptx_unload(self.handle)
+            self.library.ptx_unload(self.handle)
 
 
 class MachineRun:
@@ -106,7 +121,7 @@ class MachineRun:
 
     def __init__(self, module: LoadedModule, options: MachineOptions, stop: threading.Event | None = None) -> None:
         self.stop = stop or threading.Event()
-        self._library = machine_library()
+        self._library = module.library
         self._module = module
         self._cancel = ctypes.c_int(0)
         self._mapped: list[ctypes.Array[ctypes.c_char]] = []

@@ -29,7 +29,9 @@ class Region:
 
 
 class DeviceMemory:
-    """The buffers of a plan and the variables of a program, at addresses 256 modulo 512."""
+    """The buffers of a plan without problems (`core.plan_problem`) and the variables of a program, at addresses 256
+    modulo 512.
+    """
 
     def __init__(self, plan: LaunchPlan, image: Image, buffers: Mapping[str, memoryview]) -> None:
         self.regions: dict[str, Region] = {}
@@ -54,11 +56,11 @@ class DeviceMemory:
 
     def address(self, place: Address) -> int:
         """The device address of a place in a buffer."""
-        return self._region(place).address + place.offset
+        return self.regions[place.buffer].address + place.offset
 
     def slice(self, place: Address, size: int) -> memoryview:
         """Host bytes of a range; `DeviceError` if the plan leaves the buffer."""
-        region = self._region(place)
+        region = self.regions[place.buffer]
         if place.offset < 0 or size < 0 or place.offset + size > region.data.nbytes:
             raise DeviceError(f"the plan reaches {size} bytes at {place.offset} of {place.buffer}, outside the buffer")
         return region.data[place.offset : place.offset + size]
@@ -75,14 +77,12 @@ class DeviceMemory:
                 data[patch.at : patch.at + TENSOR_MAP_BYTES] = encoded
         return data
 
-    def _region(self, place: Address) -> Region:
-        if place.buffer not in self.regions:
-            raise DeviceError(f"the plan names {place.buffer}, which is neither a buffer of it nor a variable")
-        return self.regions[place.buffer]
-
     def _bytes_of(self, buffer: Buffer, buffers: Mapping[str, memoryview]) -> memoryview:
         if buffer.role == "allocation":
-            return memoryview(bytearray(_poison(buffer.bytes)))
+            try:
+                return memoryview(bytearray(_poison(buffer.bytes)))
+            except MemoryError as error:
+                raise DeviceError(f"no memory for an allocation of {buffer.bytes} bytes") from error
         if buffer.role == "symbol":
             variable = self._variables.get(buffer.name)
             return memoryview(bytearray(variable.data if variable else bytes(buffer.bytes)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,8 +33,10 @@ class Program:
         return self.image.kernels[index]
 
 
-def load(text: str, kernels: Sequence[str]) -> Program:
+def load(text: str, kernels: Sequence[str], machine: ctypes.CDLL | None = None) -> Program:
     """Parses and lowers the named kernels of PTX text.
+
+    ``machine`` is a library that `machine_library` returned, without it the plain one.
 
     Raises `PtxSyntaxError` for text that is not PTX, `UnsupportedError` for an instruction, modifier or target that
     the simulator does not implement.
@@ -41,4 +44,4 @@ def load(text: str, kernels: Sequence[str]) -> Program:
     image = lower.lower(ptx.parse(text), kernels)
     if image.target not in tuple(Target):
         raise UnsupportedError(f"the PTX is for {image.target}; the simulator runs {', '.join(Target)}")
-    return Program(image, LoadedModule(image.encode()))
+    return Program(image, LoadedModule(image.encode(), machine))

@@ -22,12 +22,14 @@ from ptxbench.core import (
     Node,
     Observation,
     RunOptions,
-    SiteCount,
     SourceFrame,
     UnsupportedError,
+    plan_problem,
 )
+from ptxbench.simulator.counts import site_counts
 from ptxbench.simulator.launches import check_launch, resident_clusters
 from ptxbench.simulator.library import MachineLaunch, MachineOptions, MachineRun
+from ptxbench.simulator.lower.image import LoweredKernel
 from ptxbench.simulator.memory import DeviceMemory
 from ptxbench.simulator.program import Program
 
@@ -56,6 +58,9 @@ def execute(
     thread ends the run within a fraction of a second, and so does ``stop`` once it is set, with `Cancelled`.
     """
     started = time.monotonic()
+    problem = plan_problem(plan, [variable.name for variable in program.image.globals])
+    if problem:
+        raise DeviceError(f"the plan cannot be replayed: {problem}")
     memory = DeviceMemory(plan, program.image, buffers)
     moved = sum(_moved_bytes(node) for node in plan.nodes) // _UNIT_BYTES
     run = MachineRun(program.module, _machine_options(program, options, options.step_limit - moved), stop)
@@ -73,7 +78,7 @@ def execute(
         schedule=options.schedule,
         fault=fault,
         hazards=_hazards(program, report["hazards"]),
-        counts=tuple(_count(program, item) for item in report["sites"] if _is_written(program, item)),
+        counts=site_counts(program, report["sites"]),
         warp_instructions=report["steps"],
         work=report["work"] + moved,
         memory_bytes=report["memory"],
@@ -136,7 +141,7 @@ def _launch(
     program: Program, artifact: Artifact, node: KernelNode, memory: DeviceMemory, run: MachineRun
 ) -> Fault | None:
     index = program.kernel_index(node.kernel)
-    if index is None:
+    if index is None or all(facts.name != node.kernel for facts in artifact.kernels):
         raise DeviceError(f"the plan launches {node.kernel}, which the program was not loaded with")
     facts, sheet = artifact.kernel(node.kernel), program.target.sheet
     impossible = check_launch(node, facts, sheet)
@@ -148,7 +153,7 @@ def _launch(
         block=node.block,
         cluster=node.cluster,
         dynamic_shared=node.dynamic_shared,
-        registers=facts.registers if _moves_registers(artifact, node.kernel) else 0,
+        registers=facts.registers if _moves_registers(program.kernel(index), artifact) else 0,
         resident_clusters=resident_clusters(node, facts, sheet),
         cooperative=node.cooperative,
     )
@@ -157,12 +162,14 @@ def _launch(
     return None if found is None else _fault(program, found)
 
 
-def _moves_registers(artifact: Artifact, kernel: str) -> bool:
+def _moves_registers(kernel: LoweredKernel, artifact: Artifact) -> bool:
     """Whether ptxas kept ``setmaxnreg``: it drops the instruction where it cannot know the register count."""
+    if all(instruction.op != "setmaxnreg" for instruction in kernel.code):
+        return False
     return any(
         instruction.opcode.startswith("USETMAXREG")
         for sass in artifact.sass
-        if sass.kernel == kernel
+        if sass.kernel == kernel.name
         for instruction in sass.instructions
     )
 
@@ -179,10 +186,7 @@ def _move(node: MemsetNode | CopyNode, memory: DeviceMemory) -> Fault | None:
         to = memory.slice(node.to, node.width * node.count)
         to[:] = (node.value & (2 ** (8 * node.width) - 1)).to_bytes(node.width, "little") * node.count
     elif isinstance(node.source, Block):
-        to, data = memory.slice(node.to, node.bytes), memory.fill(node.source)
-        if len(data) < node.bytes:
-            raise DeviceError(f"the plan copies {node.bytes} bytes of a payload that has {len(data)}")
-        to[:] = data[: node.bytes]
+        memory.slice(node.to, node.bytes)[:] = memory.fill(node.source)[: node.bytes]
     else:
         memory.slice(node.to, node.bytes)[:] = bytes(memory.slice(node.source, node.bytes))
     return None
@@ -321,25 +325,4 @@ def _hazard(program: Program, found: dict[str, Any]) -> Hazard:
         advice=found["advice"],
         occurrences=found["occurrences"],
         **_place(program, kernel, position),
-    )
-
-
-def _is_written(program: Program, item: list[Any]) -> bool:
-    """Whether a count belongs to an instruction of the text, not to the end that the machine adds."""
-    return item[1] < len(program.kernel(item[0]).code)
-
-
-def _count(program: Program, item: list[Any]) -> SiteCount:
-    kernel, position, executed, threads, flops, moved = (int(value) for value in item[:6])
-    lowered = program.kernel(kernel)
-    return SiteCount(
-        kernel=lowered.name,
-        opcode=lowered.code[position].text,
-        executed=executed,
-        threads=threads,
-        flops=flops,
-        bytes=moved,
-        operand_dtype=item[6],
-        position=position,
-        frames=_frames(program, kernel, position),
     )

@@ -11,7 +11,9 @@ from ptxbench.simulator.lower.spaces import ATOMIC_TYPES
 TENSOR_MAP_BYTES: Final = 128
 _MAX_BOX: Final = 256
 _MAGIC: Final = 0x50414D54
-_LAYOUT: Final = "<I5B5B2xQ5Q4Q5H"
+_MAX_PIXELS: Final = 1024
+_LAYOUT: Final = "<I5B5BBxQ5Q4Q5H3h3h"
+_MODES: Final = {"tiled": 0, "im2col": 1, "im2col_w": 2, "im2col_w128": 3}
 _SWIZZLES: Final = {"none": 0, "32b": 1, "64b": 2, "128b": 3}
 # Element bytes and the type that reductions use; 8-bit elements cannot be reduced.
 _DTYPES: Final = {
@@ -24,25 +26,25 @@ _DTYPES: Final = {
 def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
     """The 128 bytes that stand for a map whose tensor begins at device address ``base``.
 
-    Raises `UnsupportedError` for im2col and interleaved maps, for a stride between elements of the innermost dimension,
-    and for formats the simulator does not have; `DeviceError` for a box that no map can have.
+    Raises `UnsupportedError` for interleaved maps, for a stride between elements of the innermost dimension of tiled
+    maps, and for formats the simulator does not have; `DeviceError` for a box that no map can have.
     """
-    if tensor_map.mode != "tiled" or tensor_map.interleave != "none":
-        kind = f"{tensor_map.mode} tensor maps with interleave {tensor_map.interleave}"
-        raise UnsupportedError(f"{kind} are not supported")
-    if tensor_map.element_strides[0] != 1:
+    if tensor_map.interleave != "none":
+        raise UnsupportedError(f"tensor maps with interleave {tensor_map.interleave} are not supported")
+    tiled = tensor_map.mode == "tiled"
+    if tiled and tensor_map.element_strides[0] != 1:
         raise UnsupportedError(f"tensor maps with element strides {tensor_map.element_strides} are not supported")
     if tensor_map.dtype not in _DTYPES or tensor_map.swizzle not in _SWIZZLES:
         raise UnsupportedError(f"tensor maps of {tensor_map.dtype} with swizzle {tensor_map.swizzle} are not supported")
     size, reduced = _DTYPES[tensor_map.dtype]
     rank = len(tensor_map.dims)
-    if max(tensor_map.box) > _MAX_BOX:
+    if max(tensor_map.box) > (_MAX_BOX if tiled else _MAX_PIXELS):
         raise DeviceError(f"the plan has a tensor map with the box {tensor_map.box}, which is too large")
     packed = struct.pack(
         _LAYOUT, _MAGIC, rank, size, _SWIZZLES[tensor_map.swizzle], tensor_map.oob_fill != "none",
-        ATOMIC_TYPES[reduced], *_padded(tensor_map.element_strides, 5), base,
+        ATOMIC_TYPES[reduced], 1, *_padded(tensor_map.element_strides[1:], 4), _MODES[tensor_map.mode], base,
         *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
-        *_padded(tensor_map.box, 5),
+        *_padded(tensor_map.box, 5), *_padded(tensor_map.lower_corner, 3), *_padded(tensor_map.upper_corner, 3),
     )  # fmt: skip
     return packed.ljust(TENSOR_MAP_BYTES, b"\0")
 

@@ -14,8 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
-from ptxbench.core import Artifact, LaunchPlan, Observation, Record, UsageError
+from pydantic import ValidationError
+
+from ptxbench.core import Artifact, LaunchPlan, Observation, Record, UsageError, first_problem, plan_problem
+
+R = TypeVar("R", bound=Record)
 
 
 class Case(Record):
@@ -63,14 +68,27 @@ def read_bundle(folder: Path) -> dict[str, Case]:
 
 def _read_case(place: Path) -> Case:
     observed = place / "observation.json"
+    plan = _record(place / "plan.json", LaunchPlan)
+    problem = plan_problem(plan)
+    if problem:
+        raise UsageError(f"{place / 'plan.json'} cannot be replayed: {problem}; write the bundle again.")
     return Case(
         name=place.name,
-        artifact=Artifact.model_validate_json((place / "artifact.json").read_bytes()),
-        plan=LaunchPlan.model_validate_json((place / "plan.json").read_bytes()),
-        observation=Observation.model_validate_json(observed.read_bytes()) if observed.exists() else None,
+        artifact=_record(place / "artifact.json", Artifact),
+        plan=plan,
+        observation=_record(observed, Observation) if observed.exists() else None,
         inputs=_buffers(place, "input"),
         outputs=_buffers(place, "output"),
     )
+
+
+def _record(path: Path, kind: type[R]) -> R:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; write the bundle again.") from error
+    except ValidationError as error:
+        raise UsageError(f"{path} is no record of ours: {first_problem(error)}; write the bundle again.") from error
 
 
 def _buffers(place: Path, kind: str) -> dict[str, bytes]:

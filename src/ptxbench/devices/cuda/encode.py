@@ -35,12 +35,15 @@ def patch_block(block: Block, addresses: Addresses, encode: Callable[[TensorMap,
         data[patch.at : patch.at + len(filling)] = filling
     return data
 
+_FUNCTIONS = {"tiled": "cuTensorMapEncodeTiled", "im2col": "cuTensorMapEncodeIm2col"}
+
 
 @dataclass(frozen=True)
 class EncodeArguments:
-    """One call of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`.
+    """One call of `cuTensorMapEncodeTiled`, `cuTensorMapEncodeIm2col` or `cuTensorMapEncodeIm2colWide`.
 
-    ``enumerators`` are (C enumeration, C enumerator) of dtype, interleave, swizzle, L2 promotion and fill, in order.
+    ``enumerators`` are (C enumeration, C enumerator) of dtype, interleave, swizzle, L2 promotion and fill, in order;
+    of maps along W the mode stands behind the interleave.
     """
 
     map: TensorMap
@@ -49,7 +52,7 @@ class EncodeArguments:
     @property
     def function(self) -> str:
         """The driver function's name."""
-        return "cuTensorMapEncodeTiled" if self.map.mode == "tiled" else "cuTensorMapEncodeIm2col"
+        return _FUNCTIONS.get(self.map.mode, "cuTensorMapEncodeIm2colWide")
 
     @property
     def enumerators(self) -> tuple[tuple[str, str], ...]:
@@ -58,10 +61,17 @@ class EncodeArguments:
         return (
             ("CUtensorMapDataType", f"CU_TENSOR_MAP_DATA_TYPE_{spec.dtype.upper()}"),
             ("CUtensorMapInterleave", f"CU_TENSOR_MAP_INTERLEAVE_{spec.interleave.upper()}"),
+            *self._wide_mode,
             ("CUtensorMapSwizzle", f"CU_TENSOR_MAP_SWIZZLE_{spec.swizzle.upper()}"),
             ("CUtensorMapL2promotion", f"CU_TENSOR_MAP_L2_PROMOTION_{spec.l2_promotion.upper()}"),
             ("CUtensorMapFloatOOBfill", f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{spec.oob_fill.upper()}"),
         )
+
+    @property
+    def _wide_mode(self) -> tuple[tuple[str, str], ...]:
+        if self.map.mode in _FUNCTIONS:
+            return ()
+        return (("CUtensorMapIm2ColWideMode", f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{self.map.mode[7:].upper()}"),)
 
     def c_values(self, enumerators: Sequence[int]) -> list[Any]:
         """The C arguments after the destination, given the enumerators' values."""
@@ -76,10 +86,17 @@ class EncodeArguments:
         else:
             channels, pixels = spec.box
             middle = [
-                _array(ctypes.c_int, spec.lower_corner), _array(ctypes.c_int, spec.upper_corner),
-                ctypes.c_uint32(channels), ctypes.c_uint32(pixels), _array(ctypes.c_uint32, spec.element_strides),
+                *self._corners, ctypes.c_uint32(channels), ctypes.c_uint32(pixels),
+                _array(ctypes.c_uint32, spec.element_strides),
             ]
         return [*head, *middle, *layout]
+
+    @property
+    def _corners(self) -> list[Any]:
+        corners = (self.map.lower_corner, self.map.upper_corner)
+        if self.map.mode in _FUNCTIONS:
+            return [_array(ctypes.c_int, corner) for corner in corners]
+        return [ctypes.c_int(offset) for (offset,) in corners]
 
 
 def _array(element: Any, values: Sequence[int]) -> Any:

@@ -29,7 +29,7 @@ constexpr const char* kMisplaced = "the tensor map must lie at a multiple of 64 
 
 bool is_misplaced(const CUtensorMap* map) { return map == nullptr || address_of(map) % 64 != 0; }
 
-// What both encoders share. Whether the values are allowed is judged by the reader of the recording.
+// What the encoders share. Whether the values are allowed is judged by the reader of the recording.
 JsonObject map_record(const char* mode, CUtensorMapDataType type, unsigned rank, const cuuint64_t* dims,
                       const cuuint64_t* strides, const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
@@ -107,6 +107,29 @@ PTXBENCH_API CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataT
         map_record("im2col", type, rank, dims, strides, element_strides, interleave, swizzle, promotion, fill);
     record.numbers("box", std::vector<std::int64_t>{channels, pixels});
     record.numbers("lower_corner", copied(lower, rank - 2)).numbers("upper_corner", copied(upper, rank - 2));
+    recorder().add_tensor_map(*map, record, address_of(base));
+    return CUDA_SUCCESS;
+}
+
+PTXBENCH_API CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
+                                                  void* base, const cuuint64_t* dims, const cuuint64_t* strides,
+                                                  int lower, int upper, cuuint32_t channels, cuuint32_t pixels,
+                                                  const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+                                                  CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle,
+                                                  CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    const char* api = "cuTensorMapEncodeIm2colWide";
+    if (device_attribute(cudaDevAttrComputeCapabilityMajor).value_or(0) < 10) return invalid(api, "it needs a device of compute capability 10.0 or higher");
+    if (is_misplaced(map)) return invalid(api, kMisplaced);
+    if (rank < 3 || rank > 5) return invalid(api, "the rank must be 3 to 5");
+    if (!dims || !strides || !element_strides) return invalid(api, "an array is null");
+    if (mode != CU_TENSOR_MAP_IM2COL_WIDE_MODE_W && mode != CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128) {
+        return invalid(api, "the mode must be W or W128");
+    }
+    JsonObject record = map_record(mode == CU_TENSOR_MAP_IM2COL_WIDE_MODE_W ? "im2col_w" : "im2col_w128", type, rank,
+                                   dims, strides, element_strides, interleave, swizzle, promotion, fill);
+    record.numbers("box", std::vector<std::int64_t>{channels, pixels});
+    record.numbers("lower_corner", std::vector<std::int64_t>{lower});
+    record.numbers("upper_corner", std::vector<std::int64_t>{upper});
     recorder().add_tensor_map(*map, record, address_of(base));
     return CUDA_SUCCESS;
 }

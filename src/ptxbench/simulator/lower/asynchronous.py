@@ -20,6 +20,14 @@ from ptxbench.simulator.lower.spaces import (
 _SPACES: Final = (*SHARED, "global")
 _ROWS: Final = 5  # a column and four rows
 _COMPLETES: Final = "mbarrier::complete_tx::bytes"
+# ``CopyMode`` of the machine, by the modifier; without one a copy is tiled.
+_MODES: Final = {
+    "tile": 0, "tile::gather4": 1, "tile::scatter4": 1, "im2col": 2, "im2col_no_offs": 3, "im2col::w": 4,
+    "im2col::w::128": 5,
+}  # fmt: skip
+_LOADS: Final = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
+_STORES: Final = ("tile", "tile::scatter4", "im2col_no_offs")
+_REDUCTIONS: Final = ("tile", "im2col_no_offs")
 
 
 def _cp(site: Site) -> LoweredInstruction:
@@ -96,8 +104,10 @@ def _bulk(site: Site) -> LoweredInstruction:
     policy = take_cache_hints(site)
     if to == "global" and source == "shared::cta":
         site.expect("bulk_group")
-        d, a, size, *_ = site.arguments(3 + policy)
-        return site.emit("bulk.store", site.memory(d), site.memory(a), site.source(size, "u32"))
+        masked = site.take("cp_mask")
+        d, a, size, *rest = site.arguments(3 + policy + masked)
+        mask = site.source(rest[policy], "u16", wider=True) if masked else NONE
+        return site.emit("bulk.store", site.memory(d), site.memory(a), site.source(size, "u32"), mask)
     site.expect(_COMPLETES)
     d, a, size, barrier, *rest = site.arguments(4 + multicast + policy)
     operands = [site.memory(d), site.memory(a), site.source(size, "u32"), site.memory(barrier)]
@@ -133,11 +143,12 @@ def _prefetch(site: Site) -> LoweredInstruction:
     if site.take("tensor"):
         rank = _rank(site)
         site.expect("L2", "global")
-        rows = _rows(site, rank, "tile::gather4")
+        mode = _mode(site, rank, _LOADS)
         policy = take_cache_hints(site)
-        box, *_ = site.arguments(1 + policy)
-        map_, coordinates = _box(site, box, _ROWS if rows else rank)
-        return site.emit("tensor.prefetch", map_, coordinates, attributes=[rank])
+        offsets = _offset_count(mode, rank)
+        box, *rest = site.arguments(1 + bool(offsets) + policy)
+        map_, coordinates = _box(site, box, rank, mode)
+        return site.emit("tensor.prefetch", map_, coordinates, _offsets(site, rest, offsets), attributes=[rank, mode])
     site.expect("L2", "global")
     policy = take_cache_hints(site)
     a, size, *_ = site.arguments(2 + policy)
@@ -151,16 +162,18 @@ def _tensor(site: Site) -> LoweredInstruction:
     to, source = _direction(site)
     if not to.startswith("shared") or source != "global":
         site.refuse(f"tensor copies from {source} to {to} do not exist")
-    rows = _rows(site, rank, "tile::gather4")
+    mode = _mode(site, rank, _LOADS)
     site.expect(_COMPLETES)
     multicast = site.take("multicast::cluster")
     pair = site.pick({"cta_group::1": 1, "cta_group::2": 2}, 1) == 2
     policy = take_cache_hints(site)
-    d, box, barrier, *rest = site.arguments(3 + multicast + policy)
-    map_, coordinates = _box(site, box, _ROWS if rows else rank)
-    mask = site.source(rest[0], "u16", wider=True) if multicast else NONE
+    offsets = _offset_count(mode, rank)
+    d, box, barrier, *rest = site.arguments(3 + bool(offsets) + multicast + policy)
+    map_, coordinates = _box(site, box, rank, mode)
+    moved = _offsets(site, rest, offsets)
+    mask = site.source(rest[bool(offsets)], "u16", wider=True) if multicast else NONE
     operands = [site.memory(d), map_, site.memory(barrier), mask]
-    return site.emit("tensor.load", operands, coordinates, attributes=[rank, multicast, pair, rows])
+    return site.emit("tensor.load", operands, coordinates, moved, attributes=[rank, multicast, pair, mode])
 
 
 def _tensor_store(site: Site, *, reduce: bool) -> LoweredInstruction:
@@ -169,35 +182,47 @@ def _tensor_store(site: Site, *, reduce: bool) -> LoweredInstruction:
     if to != "global" or source != "shared::cta":
         site.refuse(f"tensor copies from {source} to {to} with a bulk group do not exist")
     op = site.choose(("add", "min", "max", "inc", "dec", "and", "or", "xor")) if reduce else ""
-    rows = _rows(site, rank, "" if reduce else "tile::scatter4")
+    mode = _mode(site, rank, _REDUCTIONS if reduce else _STORES)
     site.expect("bulk_group")
     policy = take_cache_hints(site)
     box, a, *_ = site.arguments(2 + policy)
-    map_, coordinates = _box(site, box, _ROWS if rows else rank)
-    attributes = [rank, ATOMIC_OPS[op] if reduce else 0, rows]
+    map_, coordinates = _box(site, box, rank, mode)
+    attributes = [rank, ATOMIC_OPS[op] if reduce else 0, mode]
     name = "tensor.reduce" if reduce else "tensor.store"
     return site.emit(name, map_, site.memory(a), coordinates, attributes=attributes)
 
 
-def _rows(site: Site, rank: int, modifier: str) -> bool:
-    """Consumes the mode; whether four rows are named one by one, which takes a tensor of two dimensions."""
-    rows = bool(modifier) and site.take(modifier)
-    if rows and rank != 2:
-        site.refuse(f".{modifier} needs .2d")
-    if not rows:
-        site.take("tile")
-    return rows
+def _mode(site: Site, rank: int, modes: Sequence[str]) -> int:
+    """Consumes the mode. Four rows that are named one by one take two dimensions, images at least three."""
+    name = site.choose(modes, "tile")
+    mode = _MODES[name]
+    if mode == _MODES["tile::gather4"] and rank != 2:
+        site.refuse(f".{name} needs .2d")
+    if mode > _MODES["tile::gather4"] and rank < 3:
+        site.refuse(f".{name} needs .3d, .4d or .5d")
+    return mode
+
+
+def _offset_count(mode: int, rank: int) -> int:
+    """Offsets that follow the coordinates: one for each of W, H and D, or halo and offset along W."""
+    if mode == _MODES["im2col"]:
+        return rank - 2
+    return 2 if mode > _MODES["im2col_no_offs"] else 0
+
+
+def _offsets(site: Site, operands: Sequence[ptx.Operand], count: int) -> list[Slot]:
+    return site.sources(operands[0], "u16", count, wider=True) if count else []
 
 
 def _rank(site: Site) -> int:
     return site.pick({f"{rank}d": rank for rank in range(1, 6)})
 
 
-def _box(site: Site, operand: ptx.Operand, rank: int) -> tuple[Slot, Sequence[Slot]]:
+def _box(site: Site, operand: ptx.Operand, rank: int, mode: int) -> tuple[Slot, Sequence[Slot]]:
     map_, extra = site.tensor(operand)
     if len(extra) != 1:
         site.refuse("a tensor operand has the form [map, {coordinates}]")
-    return map_, site.sources(extra[0], "s32", rank)
+    return map_, site.sources(extra[0], "s32", _ROWS if mode == _MODES["tile::gather4"] else rank)
 
 
 RULES: Final[Rules] = {"cp": _cp}

@@ -53,6 +53,14 @@ def _nop(site: Site) -> LoweredInstruction:
     return site.emit("nop")
 
 
+def _pmevent(site: Site) -> LoweredInstruction:
+    """Triggers events of a profiler, which does not exist here."""
+    site.take("mask")
+    (event,) = site.arguments(1)
+    site.integer(event)
+    return site.emit("nop")
+
+
 RULES: Final[Rules] = {
     "bra": _bra,
     "brkpt": _trap,
@@ -60,6 +68,7 @@ RULES: Final[Rules] = {
     "call": _call,
     "exit": _exit,
     "nop": _nop,
+    "pmevent": _pmevent,
     "ret": _ret,
     "trap": _trap,
 }

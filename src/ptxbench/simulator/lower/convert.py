@@ -35,6 +35,8 @@ _FLAGS: Final = {"ftz": FTZ, "sat": SAT, "relu": RELU, "satfinite": SATFINITE}
 def _cvt(site: Site) -> LoweredInstruction:
     if site.modifiers[:1] == ("pack",):
         return _cvt_pack(site)
+    if site.take("rs"):
+        return _cvt_stochastic(site)
     types = site.modifiers[-2:]
     if len(types) != 2 or any(name not in _TYPES for name in types):
         site.refuse("this pair of types is not supported")
@@ -129,6 +131,20 @@ def _check_packed(site: Site, result: str, source: str, rounding: int, flags: in
         valid = result == "f16x2" and source in _NARROW and rounding == 0 and not flags & SATFINITE
     if not valid:
         site.refuse("this combination of types, rounding and flags is not supported")
+
+
+def _cvt_stochastic(site: Site) -> LoweredInstruction:
+    """Machine op ``cvt.rs.<packed>.f32``: d, high, low, random bits."""
+    if site.modifiers[-2:-1] and site.modifiers[-2].endswith("x4"):
+        site.refuse("which random bits belong to which of four elements is not documented in words")
+    result = site.choose(("f16x2", "bf16x2"))
+    flags = sum(_FLAGS[name] for name in ("relu", "satfinite") if site.take(name))
+    site.expect("f32")
+    d, high, low, random = site.arguments(4)
+    return site.emit(
+        f"cvt.rs.{result}.f32", site.destination(d, result), site.source(high, "f32"), site.source(low, "f32"),
+        site.source(random, "b32"), attributes=[flags],
+    )  # fmt: skip
 
 
 def _cvt_pack(site: Site) -> LoweredInstruction:

@@ -91,6 +91,8 @@ def fma(site: Site) -> LoweredInstruction:
         return _mixed(site)
     type_name = _type(site, _TYPES)
     rounding = _rounding(site, type_name, None)
+    if site.base == "fma" and type_name in HALVES and site.take("oob"):
+        site.refuse("which NaN stands for what lies outside a tensor is not documented")
     flags = _flags(site, ("ftz", FTZ), ("sat", SAT), ("relu", RELU))
     _check(site, flags, type_name, {"ftz": ("f32", "f32x2", *_F16), "sat": ("f32", *_F16), "relu": HALVES})
     return _emit(site, type_name, (3,), rounding, flags.values(), base="fma")
@@ -110,10 +112,18 @@ def _root(site: Site) -> LoweredInstruction:
     type_name = _type(site, _SINGLE)
     approximate = site.take("approx")
     if approximate and type_name == "f64":
-        site.refuse("the approximate form in double precision is not supported")
+        if site.base == "sqrt":
+            site.refuse("does not exist in double precision")
+        site.expect("ftz")
+        return _gross(site)
     rounding = 0 if approximate else _rounding(site, type_name, None)
     flags = _flags(site, ("ftz", FTZ)) if type_name == "f32" else {}
     return _emit(site, type_name, (1,), rounding, flags.values())
+
+
+def _gross(site: Site) -> LoweredInstruction:
+    d, a = site.arguments(2)
+    return site.emit(f"{site.base}.gross.f64", site.destination(d, "f64"), site.source(a, "f64"))
 
 
 def _rsqrt(site: Site) -> LoweredInstruction:
@@ -121,7 +131,7 @@ def _rsqrt(site: Site) -> LoweredInstruction:
     site.expect("approx")
     flags = _flags(site, ("ftz", FTZ))
     if flags and type_name == "f64":
-        site.refuse("the .ftz form in double precision is not supported")
+        return _gross(site)
     return _emit(site, type_name, (1,), 0, flags.values())
 
 

@@ -109,7 +109,8 @@ def _mad_carry_chain(site: Site, part: str, *, reads: bool, writes: bool) -> Low
 
 def _mul24(site: Site) -> LoweredInstruction:
     part = site.choose(("lo", "hi"))
-    type_name = site.choose(("u32", "s32"))
+    part += ".sat" if part == "hi" and site.base == "mad24" and site.take("sat") else ""
+    type_name = site.choose(("s32",) if part == "hi.sat" else ("u32", "s32"))
     return _same(site, f"{site.base}.{part}.{type_name}", type_name, 2 if site.base == "mul24" else 3)
 
 

@@ -12,15 +12,13 @@ from ptxbench.simulator.lower.image import LoweredInstruction, LoweredKernel
 from ptxbench.simulator.lower.locations import Frames, Locations
 from ptxbench.simulator.lower.scope import CARRY, Rows, Scope, Symbol
 from ptxbench.simulator.lower.site import Rules, Site
+from ptxbench.simulator.lower.stack import OPCODES, STACK, STACK_ALIGN, STACK_BYTES
 from ptxbench.simulator.lower.variables import Block, ModuleVariables, align_of, size_of
 
 # What the simulator lacks, by the modifier that asks for it; anything else is refused where it is not understood.
 _GAPS: Final = {
-    "sp": "sparse products", "sp::ordered_metadata": "sparse products", "ws": "products of one warp's lanes",
+    "sp": "sparse products", "sp::ordered_metadata": "sparse products",
     "ashift": "shifted rows of A", "shift": "moves of rows in tensor memory",
-    "b1": "products of bits", "m16n16": "16x16 matrices of 8-bit elements", "m16n8": "16x8 matrices of 8-bit elements",
-    "im2col": "im2col copies", "im2col::w": "im2col copies", "im2col::w::128": "im2col copies",
-    "im2col_no_offs": "im2col copies", "cp_mask": "copies with a byte mask",
 }  # fmt: skip
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -37,6 +35,8 @@ def lower_kernel(module: ptx.Module, variables: ModuleVariables, name: str, rule
     collected = Collector(module, variables, Locations(module.files()), rows, outermost)
     collected.walk(function.body or (), scope)
     collected.place_module_shared()
+    if any(instruction.opcode.startswith(OPCODES) for instruction, _, _ in collected.found):
+        outermost.symbols[STACK] = Symbol("local", collected.local.place(STACK_BYTES, STACK_ALIGN))
     code = tuple(_lower_instruction(*found, rules) for found in collected.found)
     return LoweredKernel(
         name=name,

@@ -1,4 +1,4 @@
-"""Matrix products: ``wgmma`` (sm_90a), ``tcgen05`` (sm_100a) and ``mma.sync``. Codes mirror the machine's enums."""
+"""Matrix products: ``wgmma`` (sm_90a) and ``tcgen05`` (sm_100a). Codes mirror the machine's enums."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ptxbench.simulator.lower.image import LoweredInstruction, Slot
 from ptxbench.simulator.lower.site import NONE, Rules, Site
 from ptxbench.simulator.lower.spaces import SHARED, Space, results
 
-_ELEMENTS: Final = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4, "s8": 5, "u8": 6}
-_BYTES: Final = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
+ELEMENTS: Final = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4, "s8": 5, "u8": 6}
+BYTES: Final = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 _FLOAT8: Final = ("e4m3", "e5m2")
 _INT8: Final = ("s8", "u8")
-_ACCUMULATORS: Final = {"f32": 0, "f16": 1, "s32": 2}
+ACCUMULATORS: Final = {"f32": 0, "f16": 1, "s32": 2}
 _COLUMNS: Final = 512
+_COLLECTOR: Final = r"collector::a::(fill|use|lastuse|discard)"
 _GROUPS: Final = {"cta_group::1": 1, "cta_group::2": 2}
 _KINDS: Final = {"kind::f16": 0, "kind::tf32": 1, "kind::f8f6f4": 2, "kind::i8": 3}
 # Block-scaled kinds, and how many scale factors a row has for each spelling; without one the ISA's default.
@@ -50,12 +51,14 @@ def _wgmma(site: Site) -> LoweredInstruction:
 
 
 def _mma_async(site: Site) -> LoweredInstruction:
-    columns, depth = _shape(site, r"m64n(\d+)k(\d+)")
-    saturate = site.take("satfinite")
-    accumulator, a_type, b_type = _product_types(site)
+    columns, depth = shape_of(site, r"m64n(\d+)k(\d+)")
+    bits = "b1" in site.modifiers
+    saturate = not bits and site.take("satfinite")
+    accumulator, a_type, b_type = _bit_types(site) if bits else product_types(site)
     integers = accumulator == "s32"
     step = 16 if integers and columns > 24 else 8
-    if columns % step or not 8 <= columns <= 256 or depth * _BYTES[a_type] != 32 or saturate > integers:
+    row_bytes = depth // 8 if bits else depth * BYTES[a_type]
+    if columns % step or not 8 <= columns <= 256 or row_bytes != 32 or saturate > integers:
         site.refuse("this shape and these types do not go together")
     d, a, b, scale_d, *flags = site.arguments(*range(4, 9))
     in_registers = isinstance(a, ptx.Vector)
@@ -63,12 +66,18 @@ def _mma_async(site: Site) -> LoweredInstruction:
     destinations = results(site, site.elements(d, columns // (4 if accumulator == "f16" else 2)), "b32")
     left = site.sources(a, "b32", 4) if in_registers else [site.source(a, "b64")]
     attributes = [
-        columns, _ELEMENTS[a_type], _ELEMENTS[b_type], _ACCUMULATORS[accumulator], in_registers, negate_a, negate_b,
-        transpose_a, transpose_b, saturate,
+        columns, ELEMENTS[a_type], ELEMENTS[b_type], ACCUMULATORS[accumulator], in_registers, negate_a, negate_b,
+        transpose_a, transpose_b, saturate, bits,
     ]  # fmt: skip
     return site.emit(
         "wgmma.mma", destinations, left, site.source(b, "b64"), site.source(scale_d, "pred"), attributes=attributes
     )
+
+
+def _bit_types(site: Site) -> tuple[str, str, str]:
+    """Consumes what products of bits say. In memory eight bits lie like an element of 8 bits."""
+    site.expect("s32", "b1", "b1", "and", "popc")
+    return "s32", "u8", "u8"
 
 
 def _wgmma_flags(
@@ -76,7 +85,7 @@ def _wgmma_flags(
 ) -> tuple[bool, bool, int, int]:
     """Whether A and B are negated, and whether each is MN-major: the constants after scale-d, as far as they exist."""
     scales = 0 if a_type in _INT8 else 2
-    majors = 0 if _BYTES[a_type] != 2 else 1 if in_registers else 2
+    majors = 0 if BYTES[a_type] != 2 else 1 if in_registers else 2
     if len(flags) != scales + majors:
         site.refuse(f"takes {scales + majors} constants after scale-d, not {len(flags)}")
     values = [site.integer(flag) for flag in flags]
@@ -87,10 +96,10 @@ def _wgmma_flags(
     return scale_a < 0, scale_b < 0, transpose_a, transpose_b
 
 
-def _product_types(site: Site) -> tuple[str, str, str]:
+def product_types(site: Site) -> tuple[str, str, str]:
     """Consumes the types of accumulators, A and B, which have to go together."""
-    accumulator = site.choose(_ACCUMULATORS)
-    a_type, b_type = site.choose(_ELEMENTS), site.choose(_ELEMENTS)
+    accumulator = site.choose(ACCUMULATORS)
+    a_type, b_type = site.choose(ELEMENTS), site.choose(ELEMENTS)
     same_family = a_type == b_type or any(a_type in family and b_type in family for family in (_FLOAT8, _INT8))
     half = accumulator == "f16"
     if not same_family or (a_type in _INT8) != (accumulator == "s32") or (half and a_type in ("bf16", "tf32")):
@@ -98,34 +107,12 @@ def _product_types(site: Site) -> tuple[str, str, str]:
     return accumulator, a_type, b_type
 
 
-def _shape(site: Site, pattern: str) -> tuple[int, ...]:
+def shape_of(site: Site, pattern: str) -> tuple[int, ...]:
+    """Consumes the modifier that matches; the numbers in it."""
     found = site.match(pattern)
     if found is None:
         site.refuse("has no supported shape")
     return tuple(int(extent) for extent in found.groups())
-
-
-def _mma(site: Site) -> LoweredInstruction:
-    site.expect("sync", "aligned", "row", "col")
-    (depth,) = _shape(site, r"m16n8k(\d+)")
-    saturate = site.take("satfinite")
-    d_type, a_type, b_type = _product_types(site)
-    c_type = site.choose(_ACCUMULATORS)
-    integers = d_type == "s32"
-    if depth * _BYTES[a_type] not in (16, 32) or (c_type == "s32") != integers or saturate > integers:
-        site.refuse("this shape and these types do not go together")
-    d, a, b, c = site.arguments(4)
-    left = depth * _BYTES[a_type] // 8
-    return site.emit(
-        "mma.sync",
-        results(site, site.elements(d, 2 if d_type == "f16" else 4), "b32"),
-        site.sources(a, "b32", left),
-        site.sources(b, "b32", left // 2),
-        site.sources(c, "b32", 2 if c_type == "f16" else 4),
-        attributes=[
-            depth, _ELEMENTS[a_type], _ELEMENTS[b_type], _ACCUMULATORS[d_type], _ACCUMULATORS[c_type], saturate,
-        ],
-    )  # fmt: skip
 
 
 def _tcgen05(site: Site) -> LoweredInstruction:
@@ -179,7 +166,7 @@ def _st(site: Site) -> LoweredInstruction:
 def _transfer(site: Site, packing: str) -> tuple[list[int], int]:
     site.expect("sync", "aligned", "b32")
     shape = site.choose(_SHAPES)
-    (repeat,) = _shape(site, r"x(\d+)")
+    (repeat,) = shape_of(site, r"x(\d+)")
     packed = site.take(packing)
     split = shape == "16x32bx2"
     operands = site.arguments(3 if split else 2)
@@ -219,32 +206,52 @@ def _scaled_mma(site: Site) -> LoweredInstruction:
     kind = site.choose(_SCALED_KINDS)
     spellings = _SCALES[kind]
     scales = site.pick(spellings, spellings.get("", None))
-    site.match(r"collector::a::(fill|use|lastuse|discard)")
+    site.match(_COLLECTOR)
     d, a, b, instruction, a_scales, b_scales, accumulate = site.arguments(7)
     in_memory = isinstance(a, ptx.Address)
     return site.emit(
         "tcgen05.mma", site.memory(d), site.memory(a) if in_memory else site.source(a, "b64"), site.source(b, "b64"),
         site.source(instruction, "b32"), site.source(accumulate, "pred"), site.memory(a_scales), site.memory(b_scales),
-        attributes=[group, _SCALED_KINDS[kind], in_memory, scales],
+        attributes=[group, _SCALED_KINDS[kind], in_memory, scales, False, False, 0],
     )  # fmt: skip
 
 
 def _tensor_mma(site: Site) -> LoweredInstruction:
     if site.take("block_scale"):
         return _scaled_mma(site)
+    stationary = site.take("ws")
     group = site.pick(_GROUPS)
     kind = site.pick(_KINDS)
-    site.match(r"collector::a::(fill|use|lastuse|discard)")
-    d, a, b, instruction, *masked, accumulate = site.arguments(5, 6)
-    if masked and not isinstance(masked[0], ptx.Vector):
-        site.refuse("scale-input-d is not supported")
+    site.match(r"collector::b[0-3]::(fill|use|lastuse|discard)" if stationary else _COLLECTOR)
+    if stationary and group != 1:
+        site.refuse(".ws needs .cta_group::1")
+    d, a, b, instruction, *rest = site.arguments(5, 6) if stationary else site.arguments(5, 6, 7)
     in_memory = isinstance(a, ptx.Address)
+    masks = site.sources(rest.pop(0), "b32", 4 * group) if isinstance(rest[0], ptx.Vector) else []
+    if not rest:
+        site.refuse("takes a predicate after the mask of lanes")
+    accumulate, *extra = rest
+    divided = 0
+    if stationary:
+        masks += [site.source(operand, "b64") for operand in extra]
+    elif extra:
+        divided = _input_scale(site, extra, kind)
     left: Slot = site.memory(a) if in_memory else site.source(a, "b64")
     return site.emit(
         "tcgen05.mma", site.memory(d), left, site.source(b, "b64"), site.source(instruction, "b32"),
-        site.source(accumulate, "pred"), site.sources(masked[0], "b32", 4 * group) if masked else [],
-        attributes=[group, kind, in_memory, 0],
+        site.source(accumulate, "pred"), masks,
+        attributes=[group, kind, in_memory, 0, stationary, stationary and bool(extra), divided],
     )  # fmt: skip
+
+
+def _input_scale(site: Site, operands: Sequence[ptx.Operand], kind: int) -> int:
+    """The binary logarithm of what D is divided by before the products are added."""
+    if len(operands) != 1 or kind not in (_KINDS["kind::f16"], _KINDS["kind::tf32"]):
+        site.refuse("takes a scale of D for .kind::f16 and .kind::tf32 only")
+    divided = site.integer(operands[0])
+    if not 0 <= divided <= 15:
+        site.refuse("the scale of D is 0 to 15")
+    return divided
 
 
 def _cp(site: Site) -> LoweredInstruction:
@@ -286,4 +293,4 @@ _TCGEN05: Final[Rules] = {
     "wait::st": _wait_st,
 }
 
-RULES: Final[Rules] = {"mma": _mma, "tcgen05": _tcgen05, "wgmma": _wgmma}
+RULES: Final[Rules] = {"tcgen05": _tcgen05, "wgmma": _wgmma}

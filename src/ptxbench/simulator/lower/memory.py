@@ -28,6 +28,7 @@ _SIGN_EXTENDED: Final = {16: 1, 32: 2, 64: 3}  # by bits of the destination
 
 
 def _ld(site: Site) -> LoweredInstruction:
+    _take_mmio(site)
     semantics = site.choose(SEMANTICS, "weak")
     if semantics != "weak":
         site.choose(SCOPES, "sys")
@@ -71,7 +72,10 @@ def _extension(type_name: str, bits: int) -> int:
 
 def _st(site: Site) -> LoweredInstruction:
     if site.take("async"):
-        return _st_async(site)
+        return _st_async_mmio(site) if site.take("mmio") else _st_async(site)
+    if site.take("bulk"):
+        return _st_bulk(site)
+    _take_mmio(site)
     semantics = site.choose(SEMANTICS, "weak")
     if semantics != "weak":
         site.choose(SCOPES, "sys")
@@ -88,6 +92,39 @@ def _st(site: Site) -> LoweredInstruction:
     address = site.memory(a)
     attributes = [_access_space(space, address), TYPES[type_name].bits // 8, count, semantics != "weak"]
     return site.emit("st", address, sources, attributes=attributes)
+
+
+def _take_mmio(site: Site) -> None:
+    """Accesses that keep their number and order, as every access here does; they are relaxed ones of the system."""
+    if site.take("mmio") and not {"relaxed", "sys"} <= set(site.modifiers):
+        site.refuse(".mmio needs .relaxed.sys")
+
+
+def _st_bulk(site: Site) -> LoweredInstruction:
+    site.take("weak")
+    space = site.pick(SHARED, Space.GENERIC)
+    a, size, value = site.arguments(3)
+    if site.integer(value) != 0:
+        site.refuse("fills with zeros only")
+    return site.emit("st.bulk", site.memory(a), site.source(size, "u64"), attributes=[space])
+
+
+def _st_async_mmio(site: Site) -> LoweredInstruction:
+    """Nothing completes these stores to global memory, so they are complete at once: the earliest that may be seen."""
+    site.expect("release", "sys", "global")
+    type_name = site.choose(("b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64"))
+    a, b = site.arguments(2)
+    return site.emit(
+        "st", site.memory(a), site.source(b, type_name), attributes=[Space.GLOBAL, TYPES[type_name].bits // 8, 1, True]
+    )
+
+
+def _red_async_mmio(site: Site) -> LoweredInstruction:
+    site.expect("release", "sys", "global", "add")
+    type_name = site.choose(("u32", "s32", "u64"))
+    a, b = site.arguments(2)
+    attributes = [Space.GLOBAL, ATOMIC_OPS["add"], ATOMIC_TYPES[type_name], 1]
+    return site.emit("atom", NONE, site.memory(a), site.source(b, type_name), NONE, attributes=attributes)
 
 
 def _st_async(site: Site) -> LoweredInstruction:
@@ -107,7 +144,9 @@ def _atom(site: Site) -> LoweredInstruction:
 
 
 def _red(site: Site) -> LoweredInstruction:
-    return _red_async(site) if site.take("async") else _atomic(site, returns=False)
+    if not site.take("async"):
+        return _atomic(site, returns=False)
+    return _red_async_mmio(site) if site.take("mmio") else _red_async(site)
 
 
 def _atomic(site: Site, *, returns: bool) -> LoweredInstruction:
@@ -115,6 +154,8 @@ def _atomic(site: Site, *, returns: bool) -> LoweredInstruction:
     site.choose(SCOPES, "gpu")
     space = site.pick(SPACES, Space.GENERIC)
     policy = take_cache_hints(site)
+    if returns and site.take("b128"):
+        return _atom_wide(site, space, policy=policy)
     count = site.pick(_VECTORS, 1)
     op, type_name = take_reduction(site)
     arguments = list(site.arguments(returns + 2 + (op == "cas") + policy))
@@ -127,6 +168,16 @@ def _atomic(site: Site, *, returns: bool) -> LoweredInstruction:
     swap = site.source(rest[0], type_name) if op == "cas" else NONE
     attributes = [space, ATOMIC_OPS[op], ATOMIC_TYPES[type_name], count]
     return site.emit("atom", destinations, site.memory(a), values, swap, attributes=attributes)
+
+
+def _atom_wide(site: Site, space: Space, *, policy: bool) -> LoweredInstruction:
+    op = site.choose(("exch", "cas"))
+    swaps = op == "cas"
+    d, a, b, *rest = site.arguments(3 + swaps + policy)
+    return site.emit(
+        "atom.b128", site.destination(d, "b128"), site.memory(a), site.source(b, "b128"),
+        site.source(rest[0], "b128") if swaps else NONE, attributes=[space, ATOMIC_OPS[op]],
+    )  # fmt: skip
 
 
 def _red_async(site: Site) -> LoweredInstruction:
@@ -190,26 +241,6 @@ def _getctarank(site: Site) -> LoweredInstruction:
     return site.emit("getctarank", result(site, d, "u32"), site.source(a, type_name))
 
 
-def _ldmatrix(site: Site) -> LoweredInstruction:
-    count, transposed, space = _matrix_form(site)
-    d, a = site.arguments(2)
-    return site.emit(
-        "ldmatrix", site.destinations(d, "b32", count), site.memory(a), attributes=[space, count, transposed]
-    )
-
-
-def _stmatrix(site: Site) -> LoweredInstruction:
-    count, transposed, space = _matrix_form(site)
-    a, b = site.arguments(2)
-    return site.emit("stmatrix", site.memory(a), site.sources(b, "b32", count), attributes=[space, count, transposed])
-
-
-def _matrix_form(site: Site) -> tuple[int, bool, Space]:
-    site.expect("sync", "aligned", "m8n8", "b16")
-    count = site.pick({"x1": 1, "x2": 2, "x4": 4})
-    return count, site.take("trans"), site.pick(SHARED, Space.GENERIC)
-
-
 RULES: Final[Rules] = {
     "applypriority": _hint,
     "atom": _atom,
@@ -219,12 +250,10 @@ RULES: Final[Rules] = {
     "getctarank": _getctarank,
     "isspacep": _isspacep,
     "ld": _ld,
-    "ldmatrix": _ldmatrix,
     "ldu": _ld,
     "mapa": _mapa,
     "prefetch": _hint,
     "prefetchu": _hint,
     "red": _red,
     "st": _st,
-    "stmatrix": _stmatrix,
 }

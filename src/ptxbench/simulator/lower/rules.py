@@ -13,9 +13,12 @@ from ptxbench.simulator.lower import (
     memory,
     move,
     scalar,
+    stack,
     synchronisation,
     tensormap,
+    video,
     warp,
+    warp_matrix,
 )
 from ptxbench.simulator.lower.site import Rules
 
@@ -27,8 +30,11 @@ RULES: Final[Rules] = {
     **warp.RULES,
     **control.RULES,
     **memory.RULES,
+    **stack.RULES,
     **synchronisation.RULES,
     **asynchronous.RULES,
     **matrix.RULES,
     **tensormap.RULES,
+    **video.RULES,
+    **warp_matrix.RULES,
 }

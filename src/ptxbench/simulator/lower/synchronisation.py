@@ -185,6 +185,9 @@ def _proxy_fence(site: Site) -> LoweredInstruction:
 
 
 def _membar(site: Site) -> LoweredInstruction:
+    if site.take("proxy"):
+        site.expect("alias")
+        return site.emit("fence")
     return site.emit("fence" if site.choose(("cta", "gl", "sys")) == "cta" else "fence.init")
 
 

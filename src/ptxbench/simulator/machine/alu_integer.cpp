@@ -74,6 +74,7 @@ struct Mul24Lo { template <class T> T operator()(T a, T b) const { return T(low2
 struct Mul24Hi { template <class T> T operator()(T a, T b) const { return T(low24(a) * low24(b) >> 16); } };
 struct Mad24Lo { template <class T> T operator()(T a, T b, T c) const { return T(u32(Mul24Lo{}(a, b)) + u32(c)); } };
 struct Mad24Hi { template <class T> T operator()(T a, T b, T c) const { return T(u32(Mul24Hi{}(a, b)) + u32(c)); } };
+struct Mad24HiSat { i32 operator()(i32 a, i32 b, i32 c) const { return saturate(i64(Mul24Hi{}(a, b)) + c); } };
 
 // Division by zero is unspecified in PTX; hardware returns all ones, and the dividend as remainder. The quotient of the
 // smallest value by -1 wraps.
@@ -232,6 +233,7 @@ constexpr NamedHandler kTable[] = {
     {"add.sat.s32", lanewise<AddSat, i32, i32, i32>},
     {"sub.sat.s32", lanewise<SubSat, i32, i32, i32>},
     {"mad.hi.sat.s32", lanewise<MadHiSat, i32, i32, i32, i32>},
+    {"mad24.hi.sat.s32", lanewise<Mad24HiSat, i32, i32, i32, i32>},
     {"add.b16x2", lanewise<Add16x2, u32, u32, u32>},
     {"sub.b16x2", lanewise<Sub16x2, u32, u32, u32>},
     {"addc.b32", add_carry<false, u32>},

@@ -2,8 +2,8 @@
 //
 // bulk.load:    operands = shared destination, global source, bytes, mbarrier, CTA mask or none; attribute = multicast
 // bulk.share:   operands = shared destination, shared source, bytes, mbarrier (shared::cta to shared::cluster)
-// bulk.store:   operands = global destination, shared source, bytes
-// bulk.reduce, bulk.share.reduce: as store and share; attributes = operation, type
+// bulk.store:   operands = global destination, shared source, bytes, mask of the bytes of every 16 that are copied or none
+// bulk.reduce, bulk.share.reduce: as store without a mask, and share; attributes = operation, type
 // st.async:     operands = shared destination, mbarrier, values; attribute = bytes of a value
 // red.async:    operands = shared destination, mbarrier, value; attributes = operation, type
 #include <array>
@@ -30,6 +30,13 @@ u32 checked_size(const Place& place, const Operand& operand) {
 }
 
 u32 at_rank(u32 address, u32 rank) { return (address & kOffsetMask) | rank << kRankShift; }
+
+// Copies the bytes of every 16 whose bit is set.
+void copy_masked(u8* to, const u8* from, u32 bytes, u32 mask) {
+  if (mask == 0xffff) std::memcpy(to, from, bytes);
+  for (u32 at = 0; mask != 0xffff && at < bytes; ++at)
+    if (mask >> at % kBulkAlign & 1) to[at] = from[at];
+}
 
 void count_bytes(const Place& place, u64 bytes) { place.warp->run->site(place).bytes += bytes; }
 
@@ -93,7 +100,9 @@ Step store(Warp& warp, const Insn& insn, u32 mask) {
     const Place place{&warp, &insn, lane};
     const u64 destination = address_of(warp, insn.ops[0], lane);
     const u32 source = cluster_address(place, insn.ops[1]), bytes = checked_size(place, insn.ops[2]);
-    count_bytes(place, bytes);
+    const bool masked = !kReduce && insn.ops[3].kind != Operand::kNone;
+    const u32 copied = masked ? value_of(warp, insn.ops[3], lane) & 0xffff : 0xffff;
+    count_bytes(place, u64(bytes) / kBulkAlign * u32(__builtin_popcount(copied)));
     auto staged = std::make_shared<std::vector<u8>>();
     check_bulk_read(place, shared_at(place, source, bytes, kBulkAlign, Scope::kCta), bytes);
     issue_bulk_store({place,
@@ -107,7 +116,7 @@ Step store(Warp& warp, const Insn& insn, u32 mask) {
                         if (kReduce)
                           reduce_into(AtomicOp(insn.attr[0]), AtomicType(insn.attr[1]), to, staged->data(), bytes);
                         else
-                          std::memcpy(to, staged->data(), bytes);
+                          copy_masked(to, staged->data(), bytes, copied);
                       }});
   });
   return Step::kNext;

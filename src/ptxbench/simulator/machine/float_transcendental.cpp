@@ -41,6 +41,20 @@ struct Rsqrt {
   f64 operator()(f64 a) const { return 1.0 / std::sqrt(a); }
 };
 
+// The gross approximations in double precision read and write the upper words of f64 only (PTX ISA, rcp.approx.ftz.f64):
+// 20 bits of mantissa, subnormals flushed.
+template <bool Root>
+struct Gross {
+  f64 operator()(f64 a) const {
+    const u64 bits = bits_of(a) >> 32 << 32;
+    const f64 x = std::bit_cast<f64>(bits >> 52 & 0x7ff ? bits : bits & u64(1) << 63);
+    const u64 result = bits_of(1.0 / (Root ? std::sqrt(x) : x));
+    const u64 upper = (result + 0x80000000) >> 32 << 32;
+    if (!(upper >> 52 & 0x7ff)) return std::bit_cast<f64>(upper & u64(1) << 63);
+    return x != x || (Root && x < 0) ? std::bit_cast<f64>(u64(0x7fffffff) << 32) : std::bit_cast<f64>(upper);
+  }
+};
+
 // Halves are computed in f32, whose result then loses its low bits, as on an H200; the ISA allows an error of about one
 // unit in the last place.
 template <class T>
@@ -86,6 +100,8 @@ constexpr NamedHandler kTable[] = {
     {"tanh.f32", float_lanes<Tanh, f32, f32>},
     {"rsqrt.f32", float_lanes<Rsqrt, f32, f32>},
     {"rsqrt.f64", float_lanes<Rsqrt, f64, f64>},
+    {"rcp.gross.f64", lanewise<Gross<false>, f64, f64>},
+    {"rsqrt.gross.f64", lanewise<Gross<true>, f64, f64>},
     PTX_HALVES("ex2", Ex2),
     PTX_HALVES("tanh", Tanh),
 };

@@ -55,15 +55,10 @@ class Writer {
   bool fresh_ = true;
 };
 
+// Seven values, one behind the other: a list for each of thousands of sites would be dear to read.
 void write_site(Writer& out, size_t kernel, size_t position, const Site& site) {
-  out.open('[')
-      .value(kernel)
-      .value(position)
-      .value(site.executed)
-      .value(site.threads)
-      .value(site.flops)
-      .value(site.bytes);
-  out.value(std::string_view(site.dtype)).close(']');
+  out.value(kernel).value(position).value(site.executed).value(site.threads).value(site.flops).value(site.bytes);
+  out.value(std::string_view(site.dtype));
 }
 
 void write_hazard(Writer& out, const Hazard& hazard) {

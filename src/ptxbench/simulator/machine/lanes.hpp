@@ -1,6 +1,6 @@
 // Data that lanes of one warp exchange through shared memory (part of the option `races`): something has to bring the lanes
-// together in between. Counts as such: bar.warp.sync, every other instruction of the whole warp (.sync, .aligned), a
-// barrier, and a wait or an atomic that orders memory. That is more than the ISA promises, so that what is reported has no
+// together in between. Counts as such: bar.warp.sync, every other instruction of the whole warp (.sync, .aligned) but
+// elect.sync, a barrier, and a wait or an atomic that orders memory. That is more than the ISA promises, so that what is reported has no
 // synchronisation whatever; but memory that lanes use in different warps is left to the clocks (races.hpp).
 #pragma once
 #include <array>

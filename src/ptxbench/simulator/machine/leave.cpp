@@ -1,5 +1,6 @@
 // What warps, CTAs and clusters leave behind when they end.
 #include "copies.hpp"
+#include "races.hpp"
 #include "scheduler.hpp"
 #include "tensor_memory.hpp"
 #include "wgmma.hpp"
@@ -15,6 +16,7 @@ void leave_warp(Warp& warp) {
   if (warp.cluster_arrived && warp.cluster_generation == cluster.barrier_generation) --cluster.barrier_arrived;
   --warp.cta->live_warps;
   --cluster.live_warps;
+  if (cluster.races) cluster.races->leave(warp);
   warp.run->event();
 }
 

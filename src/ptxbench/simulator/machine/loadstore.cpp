@@ -2,6 +2,7 @@
 //
 // ld: operands = destinations, address; attributes = space, bytes of an element, elements, extension, poll
 // st: operands = address, sources; attributes = space, bytes of an element, elements, not weak
+#include <algorithm>
 #include <cstring>
 
 #include "lane_access.hpp"
@@ -163,6 +164,32 @@ void store_global(const Warp& warp, const Insn& insn, u32 mask, const StoreForm&
   for_lanes(mask, [&](u32 lane) { to.wrote(lane, element_bytes * count); });
 }
 
+// Stores of whole words to the warp's own shared memory; false leaves them to the general path.
+bool store_shared_words(Warp& warp, const Insn& insn, u32 mask, const StoreForm& form) {
+  Cta& cta = *warp.cta;
+  const u32 bytes = 4 * form.count;
+  const u32* address = warp.row(insn.ops[0].slot);
+  const u32 shift = u32(insn.ops[0].imm) - (cta.rank << kRankShift), last = cta.shared_bytes - bytes;
+  u32 bad = 0;
+  for (u32 lane = 0; lane < kLanes; ++lane) {
+    const u32 at = address[lane] + shift;
+    bad |= u32((at < kReservedShared) | (at > last) | ((at & (bytes - 1)) != 0)) << lane;
+  }
+  if (bad & mask) return false;
+  for_lanes(mask, [&](u32 lane) {
+    const u32 at = address[lane] + shift;
+    cta.wrote_generic(at, bytes, warp);
+    for (u32 word = 0; word < form.count; ++word)
+      std::memcpy(cta.shared_data(at + 4 * word), warp.row(insn.ops[1 + word].slot) + lane, 4);
+  });
+  return true;
+}
+
+bool is_words(const Insn& insn, const StoreForm& form) {
+  return form.space == Space::kSharedCta && form.bytes == 4 && insn.ops[0].kind == Operand::kMem &&
+         std::all_of(insn.ops.begin() + 1, insn.ops.end(), [](const Operand& it) { return it.kind == Operand::kRow; });
+}
+
 // Stores to anywhere, a lane at a time.
 void store_lanes(Warp& warp, const Insn& insn, u32 mask, const StoreForm& form) {
   const u32 bytes = form.bytes * form.count;
@@ -173,8 +200,10 @@ void store_lanes(Warp& warp, const Insn& insn, u32 mask, const StoreForm& form) 
     for (u32 element = 0; element < form.count; ++element)
       get(warp, insn.ops[1 + element], lane, values + element * form.bytes, form.bytes);
     if (to.cta) {
-      const bool same = !std::memcmp(to.data, values, bytes);
-      check_race(place, to, bytes, form.strong ? RaceKind::kStrongWrite : same ? RaceKind::kRewrite : RaceKind::kWrite);
+      if (to.cta->cluster->races) {
+        const bool same = !std::memcmp(to.data, values, bytes);
+        check_race(place, to, bytes, form.strong ? RaceKind::kStrongWrite : same ? RaceKind::kRewrite : RaceKind::kWrite);
+      }
       to.cta->wrote_generic(to.offset, bytes, warp);
     } else {
       wrote_global(place, address_of(warp, insn.ops[0], lane), bytes);
@@ -188,7 +217,7 @@ Step st(Warp& warp, const Insn& insn, u32 mask) {
   const u32 bytes = form.bytes * form.count;
   if (const GlobalLanes to(warp, insn.ops[0], form.space, mask, bytes, Access::kWrite); to)
     store_global(warp, insn, mask, form, to);
-  else
+  else if (warp.cta->cluster->races || !is_words(insn, form) || !store_shared_words(warp, insn, mask, form))
     store_lanes(warp, insn, mask, form);
   if (form.strong && warp.cta->cluster->races) release_flags(warp, insn, mask, insn.ops[0], form.space);
   if (form.space != Space::kLocal) warp.run->event();

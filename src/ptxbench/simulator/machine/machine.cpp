@@ -9,10 +9,13 @@
 #include "copies.hpp"
 #include "panels.hpp"
 #include "races.hpp"
+#include "tensor_loads.hpp"
 #include "tensor_memory.hpp"
 #include "wgmma.hpp"
 
 namespace ptx {
+
+constexpr u8 kAllValid[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 AlignedWords::AlignedWords(size_t words, u32 fill) : size_(words) {
   const size_t bytes = (std::max<size_t>(words, 1) * 4 + 63) / 64 * 64;
@@ -60,11 +63,6 @@ void Warp::illegal(const Insn& insn, const std::string& message) {
 
 void Warp::unsupported(const Insn& insn, std::string message) {
   throw Fault{FaultKind::kUnsupported, std::move(message), "", launch->kernel->index, insn.position, name()};
-}
-
-void Warp::unwatch() {
-  for (const i32 slot : watch_list) watched[slot] = 0;
-  watch_list.clear();
 }
 
 std::string Warp::name() const { return format("CTA (%u,%u,%u) warp %u", cta->id[0], cta->id[1], cta->id[2], index); }
@@ -119,19 +117,16 @@ Cta::Cta(Cluster& owner, u32 cluster_rank) : cluster(&owner), rank(cluster_rank)
 
 Cta::~Cta() = default;
 
-void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
-  touch(offset, bytes);
-  std::memset(&valid[offset], 1, bytes);
-  const u64 stamp = writer.run->proxy_clock << 16 | (writer.number() + 1);
-  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
-    dirty[granule] = stamp, clean[granule] = 0;
-}
-
 void Cta::wrote_async(u32 offset, u32 bytes) {
   touch(offset, bytes);
   if (is_clean(offset, offset + bytes - 1)) return;
   std::fill(dirty.begin() + (offset >> 4), dirty.begin() + ((offset + bytes - 1) >> 4) + 1, 0);
-  set_valid(offset, bytes, true);
+  if (offset % 16 == 0 && bytes % 16 == 0) {
+    std::memset(&valid[offset], 1, bytes);
+    std::memset(&clean[offset >> 4], 1, bytes >> 4);
+  } else {
+    set_valid(offset, bytes, true);
+  }
 }
 
 void Cta::set_valid(u32 offset, u32 bytes, bool to) {
@@ -141,6 +136,7 @@ void Cta::set_valid(u32 offset, u32 bytes, bool to) {
 }
 
 bool Cta::check_initialised(const Place& place, u32 offset, u32 bytes) {
+  if (bytes == 16 && !std::memcmp(&valid[offset], kAllValid, 16)) return true;
   const u8* first_invalid = static_cast<const u8*>(std::memchr(&valid[offset], 0, bytes));
   if (!first_invalid) return true;
   place.warp->run->hazard(HazardKind::kUninitialisedShared, place, [&] {
@@ -180,17 +176,15 @@ Dim3 Launch::origin(u64 number) const {
 Cluster::Cluster(Launch& owner, u64 number) : launch(&owner), index(number) {
   const Dim3 first = owner.origin(number);
   origin[0] = first.x, origin[1] = first.y, origin[2] = first.z;
-  for (u32 rank = 0; rank < owner.ctas_per_cluster(); ++rank) ctas.push_back(std::make_unique<Cta>(*this, rank));
+  for (u32 rank = 0; rank < owner.ctas_per_cluster(); ++rank) {
+    ctas.push_back(std::make_unique<Cta>(*this, rank));
+    for (const auto& warp : ctas.back()->warps) warps.push_back(warp.get());
+  }
   live_warps = owner.ctas_per_cluster() * owner.warps_per_cta();
   if (owner.run->options.races) races = std::make_unique<Races>(*this);
 }
 
 Cluster::~Cluster() = default;
-
-Warp& Cluster::warp_of(u32 cluster_warp) {
-  const u32 per_cta = launch->warps_per_cta();
-  return *ctas[cluster_warp / per_cta]->warps[cluster_warp % per_cta];
-}
 
 Run::Run(const Module& program, const Options& how, const std::atomic<int>& cancel_flag)
     : module(program),

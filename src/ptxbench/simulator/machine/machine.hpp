@@ -27,6 +27,7 @@ struct Run;
 struct WgmmaState;
 struct CopyState;
 struct TensorMemory;
+class TensorLoads;
 class PanelCache;
 class Races;
 
@@ -122,14 +123,6 @@ struct Warp {
   // The same after a signal to other warps, in schedules that let them act on it before the warp goes on.
   void signal();
 
-  // Reports registers that are read or written before an asynchronous load into them was waited for.
-  void watch(i32 slot) {
-    if (watched.empty()) watched.resize(rows_count);
-    if (!watched[slot]) watched[slot] = 1, watch_list.push_back(slot);
-  }
-  void unwatch();
-  void finish_tensor_loads();
-
   u64 state_hash() const;
   u64 state_bytes() const { return u64(rows_count) * kLanes * 4 + local.size(); }
   // A mask of the lanes at `pc`, for messages.
@@ -156,8 +149,6 @@ struct Warp {
   Launch* launch;
   Run* run;
   std::vector<Split> splits;
-  std::vector<u8> watched;
-  std::vector<i32> watch_list;
   std::vector<u8> local;  // local_bytes a lane
   u32 registers = 0;      // a thread, as setmaxnreg counts them; 0 if not tracked
   // Values of the run's proxy clock at the last fence of a kind.
@@ -175,7 +166,7 @@ struct Warp {
   bool cluster_arrived = false;
 
   Place tensor_store;  // the last tcgen05.st that was not waited for; its insn is null if there is none
-  std::vector<std::function<void()>> tensor_loads;  // in flight, in a late schedule
+  std::unique_ptr<TensorLoads> tensor_loads;
 
   std::unique_ptr<WgmmaState> wgmma;
   std::unique_ptr<CopyState> copies;
@@ -279,12 +270,13 @@ struct Cluster {
   Cluster(Launch& launch, u64 index);
   ~Cluster();
   bool finished() const { return live_warps == 0; }
-  Warp& warp_of(u32 cluster_warp);  // by Cta rank * warps per CTA + index
+  Warp& warp_of(u32 cluster_warp) { return *warps[cluster_warp]; }
 
   Launch* launch;
   u64 index;
   u32 origin[3];  // CTA coordinates of rank 0
   std::vector<std::unique_ptr<Cta>> ctas;
+  std::vector<Warp*> warps;  // by CTA rank * warps per CTA + index
   std::deque<Deferred> deferred;
   u32 barrier_arrived = 0;  // warps
   u32 barrier_generation = 0;
@@ -371,6 +363,13 @@ inline u64 Warp::clock() const { return run->steps; }
 inline u32 Warp::number() const { return cta->rank * launch->warps_per_cta() + index; }
 inline u64 Warp::grid_number() const {
   return u64(cta->cluster->index) * launch->ctas_per_cluster() * launch->warps_per_cta() + number();
+}
+inline void Cta::wrote_generic(u32 offset, u32 bytes, const Warp& writer) {
+  touch(offset, bytes);
+  std::memset(&valid[offset], 1, bytes);
+  const u64 stamp = writer.run->proxy_clock << 16 | (writer.number() + 1);
+  for (u32 granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
+    dirty[granule] = stamp, clean[granule] = 0;
 }
 inline void Warp::signal() {
   if (run->options.reverse) pause = Pause::kSignal;

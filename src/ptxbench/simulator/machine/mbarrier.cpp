@@ -98,8 +98,7 @@ Step init(Warp& warp, const Insn& insn, u32 mask) {
     check_word(place, address, RaceKind::kWrite);
     const u64 signature = kSignature ^ word.offset;
     std::memcpy(word.data, &signature, 8);
-    word.cta->set_valid(word.offset, 8, true);
-    word.cta->touch(word.offset, 8);
+    word.cta->wrote_generic(word.offset, 8, warp);
   });
   warp.run->event();
   return Step::kNext;
@@ -112,8 +111,8 @@ Step inval(Warp& warp, const Insn& insn, u32 mask) {
     mbarrier_at(place, address, Scope::kCta).valid = false;
     check_word(place, address, RaceKind::kWrite);
     const Location word = shared_at(place, address, 8, 8, Scope::kCta);
+    word.cta->wrote_generic(word.offset, 8, warp);
     word.cta->set_valid(word.offset, 8, false);
-    word.cta->touch(word.offset, 8);
   });
   warp.run->event();
   return Step::kNext;

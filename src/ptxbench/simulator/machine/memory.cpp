@@ -200,7 +200,8 @@ Location locate(const Place& place, const Operand& operand, Space space, u32 byt
     case Space::kSharedCluster:
       return shared_at(place, shared_address(place, operand, space), bytes, align,
                        space == Space::kSharedCta ? Scope::kCta : Scope::kCluster);
-    case Space::kLocal: return {local_at(place, address, bytes, align)};
+    case Space::kLocal:  // addresses in the state space may have 32 bits
+      return {local_at(place, operand.kind == Operand::kMem ? kLocalWindow | address : address, bytes, align)};
     case Space::kGeneric: return generic_at(place, address, bytes, align, access);
     default: return {global_at(place, address, bytes, align, access)};
   }

@@ -63,6 +63,7 @@ GlobalVariable read_global(Reader& in) {
 // Whether an opcode is one for the whole warp, by its modifiers.
 bool converges(std::string_view opcode) {
   const std::string_view base = opcode.substr(0, opcode.find('.'));
+  if (base == "elect") return false;  // the ISA has it order nothing
   return base == "bar" || base == "barrier" || opcode.find(".sync.") != opcode.npos || opcode.ends_with(".sync") ||
          opcode.ends_with(".aligned");
 }

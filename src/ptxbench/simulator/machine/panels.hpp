@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "formats.hpp"
+#include "machine.hpp"
 
 namespace ptx {
 
@@ -26,12 +26,12 @@ class PanelCache {
   const float* find_or_read(const Cta& cta, const PanelKey& key, std::pair<u32, u32> extent, size_t size, Read read) {
     Panel& panel = panels_[(key.descriptor * 0x9e3779b97f4a7c15ull) >> (64 - kBits)];
     if (panel.key != key || panel.version < cta.last_write(extent.first, extent.second)) {
-      if (panel.values.size() < size) panel.values.resize(size);
+      if (panel.values.size() < size) panel.values = AlignedWords(size, 0);
       panel.key = {};  // in case reading faults
-      if (read(panel.values.data())) panel.key = key;
+      if (read(panel.floats())) panel.key = key;
       panel.version = cta.shared_version;
     }
-    return panel.values.data();
+    return panel.floats();
   }
 
  private:
@@ -39,7 +39,8 @@ class PanelCache {
   struct Panel {
     PanelKey key;
     u64 version = 0;
-    std::vector<float> values;
+    AlignedWords values;
+    float* floats() const { return reinterpret_cast<float*>(values.data()); }
   };
   std::array<Panel, 1 << kBits> panels_;
 };

@@ -22,6 +22,23 @@ u64 flag_address(const Place& place, const Operand& operand, Space space) {
   return space == Space::kSharedCta || space == Space::kSharedCluster ? kSharedWindow | u32(address) : address;
 }
 
+// Bytes that the async proxy overwrites must not have been written by an ordinary store without a fence since then.
+void check_overwritten(const Place& place, const Location& at, u32 bytes) {
+  const Cluster& cluster = *at.cta->cluster;
+  for (u32 granule = at.offset >> 4; granule <= (at.offset + bytes - 1) >> 4; ++granule) {
+    const u64 stamp = at.cta->dirty[granule], written = stamp >> 16;
+    if (!stamp || place.warp->proxy_fence > written) continue;
+    const Warp& writer = at.cta->cluster->warp_of(u32(stamp & 0xffff) - 1);
+    if (writer.proxy_fence > written) continue;
+    cluster.launch->run->hazard(HazardKind::kMissingProxyFence, place, [&] {
+      return format("overwrites shared byte %u through the async proxy; %s wrote it with an ordinary store and no "
+                    "fence.proxy.async followed",
+                    granule * 16 - kReservedShared, writer.name().c_str());
+    });
+    return;
+  }
+}
+
 }  // namespace
 
 void Clock::reach(u32 actor, u32 step) {
@@ -38,6 +55,7 @@ Races::Races(Cluster& cluster)
     : cluster_(cluster),
       clocks_(cluster.launch->ctas_per_cluster() * cluster.launch->warps_per_cta()),
       fenced_(clocks_.size()),
+      ends_(cluster.ctas.size()),
       actors_(u32(clocks_.size())) {
   for (u32 warp = 0; warp < clocks_.size(); ++warp) clocks_[warp].reach(warp, 1);
   for (const auto& cta : cluster.ctas) {
@@ -133,6 +151,23 @@ void Races::access_tensor(const Place& place, const Actor& actor, const Cta& cta
     access(place, actor, tensor_[cta.rank][i], u16(windows), kind, HazardKind::kTensorRace, "tensor memory column", i);
 }
 
+void Races::leave(const Warp& warp) {
+  const u32 rank = warp.cta->rank, warps = cluster_.launch->warps_per_cta();
+  ends_[rank].merge(clock(warp));
+  if (warp.cta->live_warps || cluster_.ctas.size() == 1) return;
+  for (const Cell& cell : shared_[rank])
+    for (const Entry& entry : cell) {
+      if (entry.warp / warps == rank || ends_[rank].of(entry.actor) >= entry.step) continue;
+      Warp& other = cluster_.warp_of(entry.warp);
+      const Insn& insn = cluster_.launch->kernel->code[entry.position];
+      warp.run->hazard(HazardKind::kSharedRace, {&other, &insn, 0}, [&] {
+        return format("%s shared byte %u of CTA rank %u while nothing orders it before the end of that CTA",
+                      is_write(entry.kind) ? "writes" : "reads",
+                      u32(&cell - shared_[rank].data()) * 16 + u32(__builtin_ctz(entry.mask)) - kReservedShared, rank);
+      });
+    }
+}
+
 void Races::forget_tensor(const Cta& cta, u32 column, u32 columns) {
   for (u32 i = column; i < column + columns; ++i) tensor_[cta.rank][i].clear();
 }
@@ -173,6 +208,7 @@ void check_delivery(const Place& place, const Issue& issue, const Location& at, 
   const MBarrier& target = mbarrier_at(place, barrier, Scope::kCluster);
   const Actor actor{races.engine(Engine::kMbarrier, barrier), u32(target.phase) + 1, issue.get(), false};
   races.access_shared(place, actor, at, bytes, kind);
+  if (kind == RaceKind::kWrite) check_overwritten(place, at, bytes);
 }
 
 void check_engine(const Place& place, Engine engine, u64 number, u32 step, const Location& at, u32 bytes, RaceKind kind) {

@@ -69,6 +69,8 @@ class Races {
   void access_tensor(const Place& place, const Actor& actor, const Cta& cta, u32 column, u32 columns, u32 windows,
                      RaceKind kind);
   void forget_tensor(const Cta& cta, u32 column, u32 columns);
+  // A warp ends. With the last one of a CTA its shared memory does: what other CTAs did there has to lie before that.
+  void leave(const Warp& warp);
 
   struct Sync {
     Clock arriving;  // of the current generation or phase
@@ -105,6 +107,7 @@ class Races {
 
   Cluster& cluster_;
   std::vector<Clock> clocks_, fenced_;
+  std::vector<Clock> ends_;  // by rank: what lies before the end of its warps
   u32 actors_;
   std::map<std::pair<Engine, u64>, u32> engines_;
   std::vector<std::vector<Cell>> shared_;  // by rank and 16-byte granule

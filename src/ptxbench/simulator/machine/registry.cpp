@@ -26,7 +26,11 @@ Table join() {
                           tensor_memory_handlers(),   tensor_transfer_handlers(),
                           tensor_product_handlers(),  tensor_copy_handlers(),
                           tensor_pipe_handlers(),     tensor_map_handlers(),
-                          launch_control_handlers(),  mixed_handlers()})
+                          launch_control_handlers(),  mixed_handlers(),
+                          video_handlers(),           fragment_product_handlers(),
+                          matrix_byte_handlers(),     wide_atomic_handlers(),
+                          stack_handlers(),           convert_stochastic_handlers(),
+                          wmma_handlers()})
     for (const NamedHandler& named : unit) table.emplace(named.op, named.handler);
   return table;
 }

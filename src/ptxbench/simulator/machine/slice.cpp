@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "scheduler.hpp"
+#include "tensor_loads.hpp"
 #include "wgmma.hpp"
 
 namespace ptx {
@@ -37,19 +38,6 @@ int pick_split(const Warp& warp) {
   return best >= 0 && warp.splits[size_t(best)].state == Split::kReady ? best : -1;
 }
 
-// Registers with an asynchronous load in flight must not be touched before it was waited for. Hardware waits for the
-// load then (ptxas puts a scoreboard on its registers), so the value is right all the same.
-void check_watched(Warp& warp, const Insn& insn) {
-  for (const Operand& operand : insn.ops) {
-    if (operand.slot < 0 || !warp.watched[size_t(operand.slot)]) continue;
-    const Place place{&warp, &insn, 0};
-    warp.run->hazard(HazardKind::kUnwaitedTensorLoad, place,
-                     [&] { return "touches a register that tcgen05.ld loads before tcgen05.wait::ld"; });
-    warp.finish_tensor_loads();
-    return;
-  }
-}
-
 class SplitRunner {
  public:
   SplitRunner(Warp& warp, size_t number, u32& budget)
@@ -75,9 +63,9 @@ class SplitRunner {
         mask &= insn.guard_negated ? ~bits : bits;
       }
       if (mask) {
-        if (!warp_.watch_list.empty()) check_watched(warp_, insn);
+        if (warp_.tensor_loads) warp_.tensor_loads->touch(warp_, insn);
         warp_.meeting += insn.converges;
-        if (insn.touches_products && warp_.wgmma) save_registers(warp_);
+        if (insn.touches_products && warp_.wgmma) use_registers(warp_, insn);
         const Step step = insn.handler(warp_, insn, mask);
         if (step == Step::kBlock || step == Step::kConverge) {
           store(step == Step::kBlock ? Split::kBlocked : Split::kConverging);
@@ -125,6 +113,7 @@ class SplitRunner {
     site.threads += u32(__builtin_popcount(mask));
     const u64 heavy = site.flops / kUnitFlops + site.bytes / kUnitBytes;
     warp_.run->work += 1 + insn.ops.size() / kUnitOperands + heavy - std::exchange(site.weighed, heavy);
+    if (warp_.run->work > warp_.run->options.step_limit) [[unlikely]] budget_ = 0;  // the scheduler ends the run
   }
 
   // Takes a branch; true if the split has to be chosen anew.

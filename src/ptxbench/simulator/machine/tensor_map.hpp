@@ -9,6 +9,10 @@ constexpr u32 kTensorMapMagic = 0x50414d54;
 constexpr u32 kTensorMapBytes = 128;
 constexpr u32 kMaxRank = 5;
 
+// How a map was made. Values of the encoding; tensormap.py mirrors them. Im2col maps have the dimensions C, W, H, D, N,
+// without D and H in those of fewer dimensions.
+enum class MapMode : u8 { kTiled, kIm2col, kIm2colW, kIm2colW128 };
+
 struct TensorMap {
   u32 magic;
   u8 rank;
@@ -17,17 +21,21 @@ struct TensorMap {
   u8 nan_fill;     // out-of-bounds elements are NaN instead of zero
   u8 reduce_type;  // AtomicType of reductions
   u8 steps[kMaxRank];  // elements from one that is loaded to the next, by dimension; 1 in the innermost
-  u8 reserved[2];
+  MapMode mode;
+  u8 reserved;
   u64 base;
   u64 dims[kMaxRank];         // elements, innermost first
   u64 strides[kMaxRank - 1];  // bytes, of dimensions 1..
-  u16 box[kMaxRank];          // elements
-  u8 padding[6];
+  u16 box[kMaxRank];          // elements; of im2col maps channels and pixels
+  i16 lower[kMaxRank - 2];    // of im2col maps: corners of the bounding box along W, H, D; the upper one counted from
+  i16 upper[kMaxRank - 2];    // the tensor's last element
 
   // Elements that a box has in shared memory along a dimension.
   u32 extent(u32 dimension) const { return (box[dimension] + steps[dimension] - 1u) / steps[dimension]; }
+  u32 pixels() const { return mode == MapMode::kIm2colW128 ? 128 : box[1]; }
   u64 box_bytes() const {
     u64 bytes = element_bytes;
+    if (mode != MapMode::kTiled) return bytes * box[0] * pixels();
     for (u32 d = 0; d < rank; ++d) bytes *= extent(d);
     return bytes;
   }

@@ -76,6 +76,7 @@ Step dealloc(Warp& warp, const Insn& insn, u32 mask) {
   std::fill_n(memory.owner.begin() + unit, units, 0);
   for (u32 lane = 0; lane < kTensorLanes; ++lane)
     std::fill_n(memory.valid.begin() + lane * kTensorColumns + at.column, columns, 0);
+  memory.known = {};
   warp.run->event();
   return Step::kNext;
 }

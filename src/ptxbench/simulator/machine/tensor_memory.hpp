@@ -27,6 +27,7 @@ struct TensorWork {
   TensorRegion writes, reads = {};
   u32 group = 1;      // CTAs whose cells it reads and writes
   u64 pipeline = 0;   // products with the same accumulator, shape and kind have the same number; 0 for copies
+  bool accumulates = false;  // reads what it writes
 };
 
 // The last access to a group of cells: 8 columns of 16 lanes.
@@ -37,9 +38,19 @@ struct TensorTouch {
   bool piped = false;  // by asynchronous work, which a commit hands on
 };
 
+// A rectangle of cells.
+struct TensorRectangle {
+  u32 lane = 0, lanes = 0, column = 0, columns = 0;
+  bool holds(const TensorRectangle& other) const {
+    return lane <= other.lane && other.lane + other.lanes <= lane + lanes && column <= other.column &&
+           other.column + other.columns <= column + columns;
+  }
+};
+
 struct TensorMemory {
   AlignedWords cells;     // [lane][column]
   std::vector<u8> valid;  // the same
+  TensorRectangle known;  // all of it is valid: looking at a flag for every cell of an accumulator takes a while
   std::vector<u32> owner =
       std::vector<u32>(kTensorColumns / kAllocationUnit);  // by unit: first column + 1 of the allocation, or 0
   bool relinquished = false;

@@ -3,8 +3,10 @@
 // tcgen05.commit: operands = mbarrier, CTA mask or none; attributes = CTA group, multicast
 //
 // Work runs in the order of issue here. The ISA promises less (memory consistency model of tcgen05): products follow
-// each other only on the same accumulator with the same shape and kind, and products follow earlier copies. Anything
-// else that overlaps has to be separated by a commit that was waited for.
+// each other only on the same accumulator with the same shape and kind, and products follow earlier copies of the same
+// CTA group. FlashAttention-4 relies on more, and works: the products of one thread and one CTA group run in order, so that
+// a later one may overwrite what an earlier one reads or writes. Anything else that overlaps has to be separated by a
+// commit that was waited for.
 #include <algorithm>
 
 #include "mbarrier.hpp"
@@ -15,12 +17,18 @@ namespace ptx {
 namespace {
 
 bool is_ordered(const TensorWork& earlier, const TensorWork& later) {
-  return later.pipeline && (!earlier.pipeline || earlier.pipeline == later.pipeline);
+  return later.pipeline && earlier.group == later.group && (!earlier.pipeline || earlier.pipeline == later.pipeline);
+}
+
+bool only_overwrites(const TensorWork& earlier, const TensorWork& later) {
+  const bool same_thread = earlier.place.warp == later.place.warp && earlier.place.lane == later.place.lane;
+  const bool reads = later.reads.overlaps(earlier.writes) || (later.accumulates && later.writes.overlaps(earlier.writes));
+  return later.pipeline && earlier.pipeline && earlier.group == later.group && same_thread && !reads;
 }
 
 void check_order(const std::vector<TensorWork>& pipe, const TensorWork& later) {
   for (const TensorWork& earlier : pipe) {
-    if (is_ordered(earlier, later)) continue;
+    if (is_ordered(earlier, later) || only_overwrites(earlier, later)) continue;
     const bool written = later.writes.overlaps(earlier.writes), read = later.writes.overlaps(earlier.reads);
     if (!written && !read && !later.reads.overlaps(earlier.writes)) continue;
     later.place.warp->run->hazard(HazardKind::kUnorderedTensorWork, later.place, [&] {

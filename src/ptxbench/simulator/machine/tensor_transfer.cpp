@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "races.hpp"
+#include "tensor_loads.hpp"
 #include "tensor_memory.hpp"
 #include "vectors.hpp"
 
@@ -76,12 +77,6 @@ void check_transfer(const Place& place, const Transfer& transfer, Engine engine,
   }
 }
 
-// The warp has waited for all its loads, or stores.
-void complete_transfers(Warp& warp, Engine engine) {
-  const u64 number = warp.number();
-  if (Races* races = warp.cta->cluster->races.get()) waited_for(warp, engine, number, races->steps(engine, number));
-}
-
 // Eight registers of eight lanes at a time: a lane's registers lie side by side in tensor memory.
 template <class Move>
 void for_squares(u32 registers, Move move) {
@@ -123,7 +118,8 @@ void load(const Transfer& transfer, const Place& place, u32 registers) {
   bool valid = true;
   if (squares) {
     load_rows(transfer, warp, place.insn->ops.data(), registers);
-    for (u32 lane = 0; lane < kLanes; ++lane)
+    const bool known = transfer.memory.known.holds({transfer.base.lane, kLanes, transfer.base.column, registers});
+    for (u32 lane = 0; lane < kLanes && !known; ++lane)
       valid &= !std::memchr(&transfer.memory.valid[transfer.index(lane, 0)], 0, registers);
   }
   for (u32 i = 0; i < registers && !squares; ++i) {
@@ -150,14 +146,11 @@ Step tensor_load(Warp& warp, const Insn& insn, u32 mask) {
   const Place place{&warp, &insn, 0};
   const bool late = warp.run->late(Deferred::kProduct);
   check_transfer(place, transfer, Engine::kTensorLoad, RaceKind::kRead);
-  for (u32 i = 0; i < registers; ++i) {
-    if (insn.ops[i].kind == Operand::kNone) continue;
-    warp.watch(insn.ops[i].slot);
-  }
-  if (late)
-    warp.tensor_loads.push_back([=] { load(transfer, place, registers); });
-  else
-    load(transfer, place, registers);
+  if (!late) load(transfer, place, registers);
+  if (!warp.tensor_loads) warp.tensor_loads = std::make_unique<TensorLoads>(warp.rows_count);
+  std::function<void()> run;
+  if (late) run = [=] { load(transfer, place, registers); };
+  warp.tensor_loads->issue(warp, insn, registers, std::move(run));
   return Step::kNext;
 }
 
@@ -189,16 +182,16 @@ Step tensor_store(Warp& warp, const Insn& insn, u32 mask) {
 
 Step wait_load(Warp& warp, const Insn&, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
-  warp.finish_tensor_loads();
-  warp.unwatch();
-  complete_transfers(warp, Engine::kTensorLoad);
+  if (warp.tensor_loads) warp.tensor_loads->complete(warp);
   return Step::kNext;
 }
 
 Step wait_store(Warp& warp, const Insn&, u32 mask) {
   if (mask != warp.live) return Step::kConverge;
   warp.tensor_store = {};
-  complete_transfers(warp, Engine::kTensorStore);
+  const u64 number = warp.number();
+  if (Races* races = warp.cta->cluster->races.get())
+    waited_for(warp, Engine::kTensorStore, number, races->steps(Engine::kTensorStore, number));
   return Step::kNext;
 }
 
@@ -223,11 +216,6 @@ constexpr NamedHandler kTable[] = {
 };
 
 }  // namespace
-
-void Warp::finish_tensor_loads() {
-  for (const auto& load : tensor_loads) load();
-  tensor_loads.clear();
-}
 
 std::span<const NamedHandler> tensor_transfer_handlers() { return kTable; }
 

@@ -9,7 +9,8 @@
 namespace ptx {
 namespace {
 
-constexpr u32 kMaxChunk = 16;  // elements of 16 bytes
+constexpr u32 kMaxChunk = 16;   // elements of 16 bytes
+constexpr u32 kMaxChunks = 64;  // of a line: 256 elements of 4 bytes
 constexpr u32 kLines = 8;      // of a core matrix
 
 // Where the 16-byte chunks of a tile lie: the canonical layouts of the PTX ISA (matrix descriptors). A line is a row of
@@ -28,34 +29,38 @@ class ChunkGrid {
     group_ = plain && !tile.k_major ? d.leading : d.stride;
     jump_ = tile.k_major ? (plain ? d.leading : pitch_) : (plain ? d.stride : d.leading);
     first_line_ = tile.k_major ? tile.first : 0;
-    first_chunk_ = tile.k_major ? 0 : tile.first * element / 16;
+    const u32 first_chunk = tile.k_major ? 0 : tile.first * element / 16;
     lines = tile.k_major ? tile.rows : tile.depth;
     chunks = ((tile.k_major ? tile.depth : tile.rows) * element + 15) / 16;
+    for (u32 chunk = 0; chunk < chunks; ++chunk) along_line_[chunk] = along_line(first_chunk + chunk);
   }
 
-  // The shared-memory offset of a chunk.
-  u32 at(u32 line, u32 chunk) const { return swizzled(linear(line, chunk), swizzle_); }
+  // The shared-memory offset of a chunk, of which the line begins at `line_start`.
+  u32 line_start(u32 line) const {
+    line += first_line_;
+    return start_ + line / kLines * group_ + line % kLines * pitch_;
+  }
+  u32 at(u32 line_start, u32 chunk) const { return swizzled(line_start + along_line_[chunk], swizzle_); }
 
   // A range of shared memory that holds the whole tile. Swizzling permutes chunks within 128 bytes.
   std::pair<u32, u32> extent() const {
     u32 low = ~0u, high = 0;
     for (const u32 line : {0u, std::min(lines, kLines) - 1, lines - 1})
-      for (const u32 chunk : {0u, std::min(chunks, 1u << run_bits_) - 1, chunks - 1})
-        low = std::min(low, linear(line, chunk)), high = std::max(high, linear(line, chunk));
+      for (const u32 chunk : {0u, std::min(chunks, 1u << run_bits_) - 1, chunks - 1}) {
+        const u32 offset = line_start(line) + along_line_[chunk];
+        low = std::min(low, offset), high = std::max(high, offset);
+      }
     return {low & ~127u, high | 127u};
   }
 
   u32 lines, chunks;
 
  private:
-  u32 linear(u32 line, u32 chunk) const {
-    line += first_line_, chunk += first_chunk_;
-    return start_ + line / kLines * group_ + line % kLines * pitch_ + (chunk >> run_bits_) * jump_ +
-           (chunk & ((1u << run_bits_) - 1)) * 16;
-  }
+  u32 along_line(u32 chunk) const { return (chunk >> run_bits_) * jump_ + (chunk & ((1u << run_bits_) - 1)) * 16; }
 
   Swizzle swizzle_;
-  u32 start_, pitch_, run_bits_, group_, jump_, first_line_, first_chunk_;
+  u32 start_, pitch_, run_bits_, group_, jump_, first_line_;
+  u32 along_line_[kMaxChunks];
 };
 
 [[noreturn]] void outside(const Place& place, Cta& cta, u32 offset) {
@@ -69,7 +74,7 @@ class ChunkGrid {
 class CleanReader {
  public:
   CleanReader(Cta& cta, const ChunkGrid& grid) : data_(cta.shared_data(0)), grid_(grid) {}
-  const u8* at(u32 line, u32 chunk) const { return data_ + grid_.at(line, chunk); }
+  const u8* at(u32 line_start, u32 chunk) const { return data_ + grid_.at(line_start, chunk); }
 
  private:
   const u8* data_;
@@ -82,8 +87,8 @@ class CheckedReader {
   CheckedReader(const Place& place, Cta& cta, const ChunkGrid& grid, u32 bytes)
       : place_(place), cta_(cta), grid_(grid), bytes_(bytes) {}
 
-  const u8* at(u32 line, u32 chunk) {
-    const u32 offset = grid_.at(line, chunk);
+  const u8* at(u32 line_start, u32 chunk) {
+    const u32 offset = grid_.at(line_start, chunk);
     if (offset < kReservedShared || offset + 16 > cta_.shared_bytes) outside(place_, cta_, offset);
     if (!cta_.is_clean(offset)) same_for_all &= cta_.check_async_read(place_, offset, bytes_);
     return cta_.shared_data(offset);
@@ -107,15 +112,17 @@ constexpr u32 interleaved(u32 row) { return (row & 1) << 2 | (row >> 1 & 3); }
 template <class Reader, class Decode>
 void read_lines(Reader& reader, const ChunkGrid& grid, u32 per_chunk, bool interleave, u32 pitch, float* out,
                 Decode decode) {
-  for (u32 line = 0; line < grid.lines; ++line)
+  for (u32 line = 0; line < grid.lines; ++line) {
+    const u32 start = grid.line_start(line);
     for (u32 chunk = 0; chunk < grid.chunks; ++chunk) {
       float* to = out + line * pitch + chunk * per_chunk;
-      decode(reader.at(line, chunk), to);
+      decode(reader.at(start, chunk), to);
       for (u32 part = 0; interleave && part < per_chunk; part += 8) {
         const Vec8 row = load<Vec8>(to + part);
         store(to + part, __builtin_shuffle(row, Index8{0, 2, 4, 6, 1, 3, 5, 7}));
       }
     }
+  }
 }
 
 // Lines become columns: element i of a line goes to out[i * pitch + line], eight lines and eight elements at a time.
@@ -123,9 +130,11 @@ template <class Reader, class Decode>
 void read_columns(Reader& reader, const ChunkGrid& grid, u32 per_chunk, bool interleave, u32 pitch, float* out,
                   Decode decode) {
   alignas(32) float values[kLines][kMaxChunk] = {};
-  for (u32 line = 0; line < grid.lines; line += kLines)
+  for (u32 line = 0; line < grid.lines; line += kLines) {
+    u32 starts[kLines];
+    for (u32 l = 0; l < kLines; ++l) starts[l] = grid.line_start(line + l);
     for (u32 chunk = 0; chunk < grid.chunks; ++chunk) {
-      for (u32 l = 0; l < kLines; ++l) decode(reader.at(line + l, chunk), values[interleave ? interleaved(l) : l]);
+      for (u32 l = 0; l < kLines; ++l) decode(reader.at(starts[l], chunk), values[interleave ? interleaved(l) : l]);
       for (u32 part = 0; part < per_chunk; part += 8) {
         Vec8 block[8];
         for (u32 l = 0; l < kLines; ++l) block[l] = load<Vec8>(&values[l][part]);
@@ -134,6 +143,7 @@ void read_columns(Reader& reader, const ChunkGrid& grid, u32 per_chunk, bool int
         for (u32 i = 0; i < std::min(per_chunk, 8u); ++i) store(to + i * pitch, block[i]);
       }
     }
+  }
 }
 
 template <class Reader, class Decode>
@@ -182,14 +192,14 @@ std::vector<u32> chunks_of(const OperandTile& tile) {
   std::vector<u32> offsets;
   offsets.reserve(size_t(grid.lines) * grid.chunks);
   for (u32 line = 0; line < grid.lines; ++line)
-    for (u32 chunk = 0; chunk < grid.chunks; ++chunk) offsets.push_back(grid.at(line, chunk));
+    for (u32 chunk = 0; chunk < grid.chunks; ++chunk) offsets.push_back(grid.at(grid.line_start(line), chunk));
   return offsets;
 }
 
 void read_row(const Place& place, Cta& cta, const MatrixDescriptor& descriptor, u32 row, u32 chunks, u8* out) {
   const ChunkGrid grid({descriptor, true, Element::kU8, row, 1, 16 * chunks});
   CheckedReader reader(place, cta, grid, 16);
-  for (u32 chunk = 0; chunk < chunks; ++chunk) std::memcpy(out + chunk * 16, reader.at(0, chunk), 16);
+  for (u32 chunk = 0; chunk < chunks; ++chunk) std::memcpy(out + chunk * 16, reader.at(grid.line_start(0), chunk), 16);
 }
 
 }  // namespace ptx

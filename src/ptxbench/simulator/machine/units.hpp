@@ -24,5 +24,12 @@ std::span<const NamedHandler> tensor_copy_handlers();
 std::span<const NamedHandler> tensor_pipe_handlers();
 std::span<const NamedHandler> tensor_map_handlers();
 std::span<const NamedHandler> launch_control_handlers();
+std::span<const NamedHandler> video_handlers();
+std::span<const NamedHandler> fragment_product_handlers();
+std::span<const NamedHandler> matrix_byte_handlers();
+std::span<const NamedHandler> wmma_handlers();
+std::span<const NamedHandler> wide_atomic_handlers();
+std::span<const NamedHandler> stack_handlers();
+std::span<const NamedHandler> convert_stochastic_handlers();
 
 }  // namespace ptx

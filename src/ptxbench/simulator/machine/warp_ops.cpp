@@ -154,7 +154,8 @@ Step redux_f32(Warp& warp, const Insn& insn, u32 mask) {
   });
 }
 
-// d, p, mask: the lowest lane is the leader.
+// d, p, mask. The ISA leaves the leader open. Hardware takes the lowest lane, and CUTLASS relies on it: thread 0 announces
+// the bytes that the elected lane copies.
 Step elect(Warp& warp, const Insn& insn, u32 mask) {
   return for_participants(warp, insn, insn.ops[2], mask, [&](u32 lanes) {
     const u32 leader = u32(__builtin_ctz(lanes));

@@ -65,7 +65,7 @@ Step mma(Warp& warp, const Insn& insn, u32 mask) {
   product.accumulate = warp.pred(insn.ops[next + 1]) & 1;
   Site& site = warp.run->site(product.place);
   site.flops += form.flops();
-  site.dtype = name_of(form.a);
+  site.dtype = form.dtype();
   check_group(product);
   hold_accumulators(product);
   check_wgmma_reads(product, u32(state.issued()) + 1);

@@ -20,6 +20,7 @@ struct WgmmaForm {
   Element a, b;
   Accumulators kind;
   bool a_in_registers, negate, a_mn_major, b_mn_major, saturate;
+  bool bits;      // elements are bits, eight of which count as one of `depth`
   u32 registers;  // of the accumulators
 
   explicit WgmmaForm(const Insn& insn)
@@ -33,8 +34,10 @@ struct WgmmaForm {
         a_mn_major(insn.attr[7]),
         b_mn_major(insn.attr[8]),
         saturate(insn.attr[9]),
+        bits(insn.attr[10]),
         registers(columns / (kind == Accumulators::kF16 ? 4 : 2)) {}
-  u64 flops() const { return 2ull * 16 * columns * depth; }
+  u64 flops() const { return 2ull * 16 * columns * depth * (bits ? 8 : 1); }
+  const char* dtype() const { return bits ? "b1" : name_of(a); }
 };
 
 // Accumulators of products that are in flight in a late schedule; the registers hold poison meanwhile. A move of such a
@@ -70,6 +73,7 @@ struct WgmmaState {
   bool fenced = false;
   bool intact = false;  // the kernel's wgmma rows hold what the last fence saw, or what products left there since
   std::vector<u32> fenced_rows;  // that, once they do not
+  std::vector<u8> used;  // by wgmma row: other instructions have used it since the last fence; only where races are checked
 
   u64 issued() const { return retired + products.size(); }
 };
@@ -79,10 +83,15 @@ void check_wgmma_reads(const WgmmaProduct& product, u32 step);
 
 // Computes a warp's quarter of a product onto its accumulators.
 void compute_wgmma(const WgmmaProduct& product);
+void compute_wgmma_bits(const WgmmaProduct& product);
 
-// Registers around products. `save` keeps what the last fence saw before another instruction changes them. `hold` takes the accumulators of a product out of the registers in a late schedule, and
-// `retire` gives them back once the last product on them is complete; `fence` notes what the registers hold, and
-// `check_fence` reports a product on registers that changed since; `keep` notes what a product left in them.
+MatrixDescriptor decode_wgmma_descriptor(const Place& place, u64 bits);
+
+// Registers around products. `use` is told of every other instruction that names one; `save` keeps what the last fence saw
+// before they change. `hold` takes the accumulators of a product out of the registers in a late schedule, and `retire`
+// gives them back once the last product on them is complete; `fence` notes what the registers hold, and `check_fence`
+// reports a product on registers that changed since; `keep` notes what a product left in them.
+void use_registers(Warp& warp, const Insn& insn);
 void save_registers(Warp& warp);
 void hold_accumulators(WgmmaProduct& product);
 void retire_accumulators(const WgmmaProduct& product);

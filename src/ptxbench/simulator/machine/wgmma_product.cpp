@@ -6,12 +6,8 @@
 #include "wgmma.hpp"
 
 namespace ptx {
-namespace {
 
-constexpr u32 kMaxColumns = 256;
-constexpr u32 kMaxDepth = 32;
-
-MatrixDescriptor decode_descriptor(const Place& place, u64 bits) {
+MatrixDescriptor decode_wgmma_descriptor(const Place& place, u64 bits) {
   constexpr Swizzle kModes[] = {Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
   if (bits >> 49 & 7)
     place.warp->unsupported(*place.insn, "matrix descriptors with a base offset are not supported");
@@ -21,13 +17,18 @@ MatrixDescriptor decode_descriptor(const Place& place, u64 bits) {
   return {u32(bits & 0x3fff) << 4, u32(bits >> 16 & 0x3fff) << 4, u32(bits >> 32 & 0x3fff) << 4, kModes[bits >> 62]};
 }
 
+namespace {
+
+constexpr u32 kMaxColumns = 256;
+constexpr u32 kMaxDepth = 32;
+
 OperandTile left_tile(const WgmmaProduct& product, const WgmmaForm& form) {
   const u32 first = product.place.warp->index % kWarpsOfGroup * 16;
-  return {decode_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a, first, 16, form.depth};
+  return {decode_wgmma_descriptor(product.place, product.a_descriptor), !form.a_mn_major, form.a, first, 16, form.depth};
 }
 
 OperandTile right_tile(const WgmmaProduct& product, const WgmmaForm& form) {
-  return {decode_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
+  return {decode_wgmma_descriptor(product.place, product.b_descriptor), !form.b_mn_major, form.b, 0, form.columns, form.depth};
 }
 
 // B as [depth][columns], columns interleaved. The warps of a group, and groups that share B, read the same panel.
@@ -70,6 +71,7 @@ void check_wgmma_reads(const WgmmaProduct& product, u32 step) {
 
 void compute_wgmma(const WgmmaProduct& product) {
   const WgmmaForm form(*product.place.insn);
+  if (form.bits) return compute_wgmma_bits(product);
   alignas(64) float a[2 * kLanes * kMaxDepth], sums[kMaxColumns / 2 * kLanes];
   read_left(product, form, a);
   const float* b = read_right(product, form);

@@ -64,6 +64,20 @@ bool rename(WgmmaState& state, i32 from, i32 to) {
   return false;
 }
 
+// The ISA wants a fence behind every use of the registers that a product writes. Only the strict check asks for one where
+// the product does not read them.
+void check_uses(const WgmmaProduct& product) {
+  const Warp& warp = *product.place.warp;
+  if (warp.wgmma->used.empty()) return;
+  for (u32 i = 0; i < WgmmaForm(*product.place.insn).registers; ++i) {
+    const i32 slot = product.place.insn->ops[i].slot;
+    if (!warp.wgmma->used[size_t(warp.launch->kernel->wgmma_row_index[size_t(slot)])]) continue;
+    warp.run->hazard(HazardKind::kMissingWgmmaFence, product.place,
+                     [] { return "writes registers that were used after the last wgmma.fence"; });
+    return;
+  }
+}
+
 }  // namespace
 
 void hold_accumulators(WgmmaProduct& product) {
@@ -101,7 +115,23 @@ void retire_accumulators(const WgmmaProduct& product) {
   warp.wgmma->in_flight.remove_if([&](const WgmmaAccumulator& other) { return &other == accumulator; });
 }
 
-void fence_registers(Warp& warp) { warp.wgmma->fenced = warp.wgmma->intact = true; }
+void fence_registers(Warp& warp) {
+  WgmmaState& state = *warp.wgmma;
+  state.fenced = state.intact = true;
+  std::fill(state.used.begin(), state.used.end(), 0);
+}
+
+// A move is no use: see `move_register`.
+void use_registers(Warp& warp, const Insn& insn) {
+  save_registers(warp);
+  if (!warp.cta->cluster->races || insn.text.starts_with("mov.")) return;
+  const Kernel& kernel = *warp.launch->kernel;
+  auto& used = warp.wgmma->used;
+  used.resize(kernel.wgmma_rows.size());
+  for (const Operand& operand : insn.ops)
+    if (operand.slot >= 0 && kernel.wgmma_row_index[size_t(operand.slot)] >= 0)
+      used[size_t(kernel.wgmma_row_index[size_t(operand.slot)])] = 1;
+}
 
 void save_registers(Warp& warp) {
   WgmmaState& state = *warp.wgmma;
@@ -120,6 +150,7 @@ void check_fence(const WgmmaProduct& product) {
     return;
   }
   if (warp.wgmma->intact) return;
+  check_uses(product);
   const WgmmaForm form(*place.insn);
   const u32 first = product.accumulate && !product.accumulator ? 0 : form.registers;
   const u32 last = form.registers + (form.a_in_registers ? 4 : 0);
