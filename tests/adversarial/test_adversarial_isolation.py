@@ -81,7 +81,8 @@ def test_every_output_is_checked(judge: LocalEvaluator) -> None:
 
 
 def test_what_the_simulator_lacks_is_named_and_is_no_verdict(judge: LocalEvaluator) -> None:
-    source = text_of("trap").replace("__trap();", 'asm volatile("{ .reg .s32 t; vadd.s32.s32.s32 t, 1, 2; }");')
-    with pytest.raises(UnsupportedError, match=r"vadd\.s32\.s32\.s32 at PTX line \d+: the simulator does not"):
+    lacking = 'asm volatile("{ .reg .b64 a; mov.u64 a, 0; multimem.st.relaxed.sys.global.u32 [a], 1; }");'
+    source = text_of("trap").replace("__trap();", lacking)
+    with pytest.raises(UnsupportedError, match=r"multimem\.st\S* at PTX line \d+: the simulator does not"):
         judge.evaluate(gemm(source))
     assert judge.evaluate(gemm(text_of("trap"))).outcome is Outcome.LAUNCH_ERROR
