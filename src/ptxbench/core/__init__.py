@@ -52,7 +52,7 @@ from ptxbench.core.plan import (
 )
 from ptxbench.core.plan_checks import LARGEST_BUFFERS, plan_problem
 from ptxbench.core.protocols import Capabilities, Device, Evaluator, Progress
-from ptxbench.core.record import Record, first_problem
+from ptxbench.core.record import Record, first_problem, record_in
 from ptxbench.core.targets import DataSheet, Target
 from ptxbench.core.task import BYTES_PER_ELEMENT, C_TYPES, Argument, Dtype, Suite, Task, Tier, Workload, sizes_text
 from ptxbench.core.trajectory import (
@@ -182,5 +182,6 @@ __all__ = [
     "map_reach",
     "matrix_family",
     "plan_problem",
+    "record_in",
     "sizes_text",
 ]

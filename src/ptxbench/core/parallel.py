@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_parallel(work: Callable[[T], R], items: Sequence[T], jobs: int, done: Callable[[R], None]) -> list[R]:
+def in_parallel(
+    work: Callable[[T], R],
+    items: Sequence[T],
+    jobs: int,
+    done: Callable[[R], None],
+    *,
+    ordered: bool = False,
+    abort: Callable[[], None] = lambda: None,
+) -> list[R]:
     """``work`` on every item, ``jobs`` at a time; the results in the order of ``items``.
 
-    ``done`` is called in the calling thread as each one ends.
-    The first exception ends it: what has not begun is not done, and it is raised when the running ones have ended.
+    ``done`` takes each result in the calling thread: as it ends, or with ``ordered`` in the order of ``items``.
+    The first exception ends it, an interrupt too: what has not begun is not done, ``abort`` is called so that what is
+    running may end soon, and the exception is raised when it has ended.
     """
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures: list[Future[R]] = [pool.submit(work, item) for item in items]
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(work, item) for item in items]
         try:
-            waiting = set(futures)
-            while waiting:
-                ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    done(future.result())
+            for future in futures if ordered else as_completed(futures):
+                done(future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            abort()
             raise
         return [future.result() for future in futures]

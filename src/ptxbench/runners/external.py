@@ -15,12 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptxbench.core import ReplyOutcome, RunRecord, StopReason, TrajectoryRecord
+from ptxbench.core import ReplyOutcome, RunRecord, StopReason, TrajectoryRecord, in_parallel
 from ptxbench.prompts import Prompt
 from ptxbench.runners.attempt import Attempt
 from ptxbench.runners.bench import Bench
 from ptxbench.runners.exporting import KERNEL, write_task_folder
-from ptxbench.runners.ordered import in_order
 from ptxbench.runners.planning import Pace, remaining, stored_prompts
 from ptxbench.runners.replies import Reading
 from ptxbench.store import RunFolder
@@ -68,7 +67,7 @@ def run_external(
         task, epoch = sample
         return _trajectory(Attempt(run, task, epoch, bench, folder), agents, prompts[task])
 
-    in_order(one, remaining(run, folder), pace.connections or 1, on_end, abort=agents.kill)
+    in_parallel(one, remaining(run, folder), pace.connections or 1, on_end, ordered=True, abort=agents.kill)
 
 
 def _trajectory(attempt: Attempt, agents: _Agents, prompt: Prompt) -> TrajectoryRecord:

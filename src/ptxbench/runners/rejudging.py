@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ptxbench.core import Outcome, RunRecord, TrajectoryRecord, TurnRecord, make_candidate
+from ptxbench.core import Outcome, RunRecord, TrajectoryRecord, TurnRecord, in_parallel, make_candidate
 from ptxbench.runners.bench import Bench
-from ptxbench.runners.ordered import in_order
 from ptxbench.store import RunFolder
 
 
@@ -46,7 +45,7 @@ def rejudge(
         changes.extend(_changes(*pair))
         on_end(pair[1])
 
-    in_order(again, old.trajectories(), jobs, note)
+    in_parallel(again, old.trajectories(), jobs, note, ordered=True)
     return changes
 
 

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ptxbench.core import Record, ReplyRecord, RunRecord, TrajectoryRecord, UsageError, Verdict, first_problem
+from ptxbench.core import Record, ReplyRecord, RunRecord, TrajectoryRecord, UsageError, Verdict, record_in
 from ptxbench.store.verdicts import VerdictKey, VerdictStore, read_verdict, write_atomically
 
 R = TypeVar("R", bound=Record)
@@ -144,9 +144,4 @@ def find_runs(folder: Path) -> tuple[RunRecord, ...]:
 
 
 def _read(path: Path, kind: type[R]) -> R:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; give the folder of a run") from error
-    except ValidationError as error:
-        raise UsageError(f"{path} is not a {kind.__name__} of schema 1 ({first_problem(error)})") from error
+    return record_in(path, kind, f"a {kind.__name__} of schema 1", "give the folder of a run")

@@ -16,7 +16,7 @@ from ptxbench.adapt.data.build import Built
 from ptxbench.adapt.data.card import data_card
 from ptxbench.adapt.data.rows import Dropped, Row
 from ptxbench.adapt.data.statistics import Statistics, describe
-from ptxbench.core import Record, UsageError, first_problem
+from ptxbench.core import Record, UsageError, first_problem, record_in
 from ptxbench.store import write_atomically
 
 SPLITS = ("train", "validation")
@@ -68,12 +68,7 @@ def write_data_set(built: Built, folder: Path) -> BuildRecord:
 def read_build(folder: Path) -> BuildRecord:
     """The record of how a data set was built; `UsageError` if the folder holds none."""
     path = folder / "build.json"
-    try:
-        return BuildRecord.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; give a folder of `ptxbench data build`") from error
-    except ValidationError as error:
-        raise UsageError(f"{path} is not a build record of schema 1 ({first_problem(error)})") from error
+    return record_in(path, BuildRecord, "a build record of schema 1", "give a folder of `ptxbench data build`")
 
 
 def read_rows(folder: Path) -> list[Row]:

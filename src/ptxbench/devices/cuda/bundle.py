@@ -16,9 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
-from ptxbench.core import Artifact, LaunchPlan, Observation, Record, UsageError, first_problem, plan_problem
+from ptxbench.core import Artifact, LaunchPlan, Observation, Record, UsageError, plan_problem, record_in
 
 R = TypeVar("R", bound=Record)
 
@@ -83,12 +81,7 @@ def _read_case(place: Path) -> Case:
 
 
 def _record(path: Path, kind: type[R]) -> R:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; write the bundle again.") from error
-    except ValidationError as error:
-        raise UsageError(f"{path} is no record of ours: {first_problem(error)}; write the bundle again.") from error
+    return record_in(path, kind, f"a {kind.__name__} of ours", "write the bundle again")
 
 
 def _buffers(place: Path, kind: str) -> dict[str, bytes]:

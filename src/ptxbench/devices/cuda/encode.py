@@ -13,6 +13,9 @@ from ptxbench.core import Address, Block, TensorMap
 Addresses = Mapping[str, int]
 """Device address of every buffer of a plan, by name."""
 
+_FUNCTIONS = {"tiled": "cuTensorMapEncodeTiled", "im2col": "cuTensorMapEncodeIm2col"}
+"""By mode; those of maps along W are encoded by a third."""
+
 
 def resolve(address: Address, addresses: Addresses) -> int:
     """The device address that a plan's place has here."""
@@ -34,8 +37,6 @@ def patch_block(block: Block, addresses: Addresses, encode: Callable[[TensorMap,
             raise ValueError(f"a patch of {len(filling)} bytes at {patch.at} leaves its block of {len(data)} bytes")
         data[patch.at : patch.at + len(filling)] = filling
     return data
-
-_FUNCTIONS = {"tiled": "cuTensorMapEncodeTiled", "im2col": "cuTensorMapEncodeIm2col"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class EncodeArguments:
     def _wide_mode(self) -> tuple[tuple[str, str], ...]:
         if self.map.mode in _FUNCTIONS:
             return ()
-        return (("CUtensorMapIm2ColWideMode", f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{self.map.mode[7:].upper()}"),)
+        along = self.map.mode.removeprefix("im2col_").upper()
+        return (("CUtensorMapIm2ColWideMode", f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{along}"),)
 
     def c_values(self, enumerators: Sequence[int]) -> list[Any]:
         """The C arguments after the destination, given the enumerators' values."""

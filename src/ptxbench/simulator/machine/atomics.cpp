@@ -6,16 +6,12 @@
 #include <cstring>
 
 #include "lane_access.hpp"
+#include "lane_values.hpp"
 #include "races.hpp"
 #include "reductions.hpp"
 
 namespace ptx {
 namespace {
-
-u64 register_value(const Warp& warp, const Operand& operand, u32 lane) {
-  const u32* row = warp.row(operand.slot);
-  return operand.kind == Operand::kRow64 ? reinterpret_cast<const u64*>(row)[lane] : row[lane];
-}
 
 // red.add.f32 of the whole warp on global memory. Says whether anything changed.
 bool add_floats(const Warp& warp, const Operand& source, u32 mask, const GlobalLanes& to) {
@@ -52,8 +48,8 @@ Step atom(Warp& warp, const Insn& insn, u32 mask) {
       u64& old = before[i];
       std::memcpy(&old, at.data + i * element, element);
       const Operand& c = insn.ops[2 * count + 1];
-      const u64 value = atomic_result(op, type, old, register_value(warp, insn.ops[count + 1 + i], lane),
-                                      c.kind == Operand::kNone ? 0 : register_value(warp, c, lane));
+      const u64 value = atomic_result(op, type, old, value_of(warp, insn.ops[count + 1 + i], lane),
+                                      c.kind == Operand::kNone ? 0 : value_of(warp, c, lane));
       std::memcpy(at.data + i * element, &value, element);
       changed |= value != old;
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lane_access.hpp"
+#include "lane_values.hpp"
 #include "races.hpp"
 
 namespace ptx {
@@ -232,27 +233,15 @@ Step createpolicy(Warp& warp, const Insn& insn, u32 mask) {
   return Step::kNext;
 }
 
-u64 read_address(const Warp& warp, const Operand& operand, u32 lane) {
-  const u32* row = warp.row(operand.slot);
-  return operand.kind == Operand::kRow64 ? reinterpret_cast<const u64*>(row)[lane] : row[lane];
-}
-
-void write_address(Warp& warp, const Operand& operand, u32 lane, u64 value) {
-  if (operand.kind == Operand::kRow64)
-    warp.row64(operand.slot)[lane] = value;
-  else
-    warp.row(operand.slot)[lane] = u32(value);
-}
-
 // cvta to generic. Local and global addresses are generic already, parameter addresses of 64 bits too. Attribute: space.
 Step cvta(Warp& warp, const Insn& insn, u32 mask) {
   const Space space = Space(insn.attr[0]);
   const bool shared = space == Space::kSharedCta || space == Space::kSharedCluster;
   const bool parameter = space == Space::kParam;
   for_lanes(mask, [&](u32 lane) {
-    const u64 address = read_address(warp, insn.ops[1], lane);
+    const u64 address = value_of(warp, insn.ops[1], lane);
     const u64 window = shared ? kSharedWindow : parameter ? kParameterWindow : 0;
-    write_address(warp, insn.ops[0], lane, window ? window | u32(address) : address);
+    set_value(warp, insn.ops[0], lane, window ? window | u32(address) : address);
   });
   return Step::kNext;
 }
@@ -261,8 +250,8 @@ Step cvta_to(Warp& warp, const Insn& insn, u32 mask) {
   const Space space = Space(insn.attr[0]);
   const bool shared = space == Space::kSharedCta || space == Space::kSharedCluster;
   for_lanes(mask, [&](u32 lane) {
-    const u64 address = read_address(warp, insn.ops[1], lane);
-    write_address(warp, insn.ops[0], lane, shared ? u32(address) : address);
+    const u64 address = value_of(warp, insn.ops[1], lane);
+    set_value(warp, insn.ops[0], lane, shared ? u32(address) : address);
   });
   return Step::kNext;
 }
@@ -270,7 +259,7 @@ Step cvta_to(Warp& warp, const Insn& insn, u32 mask) {
 Step isspacep(Warp& warp, const Insn& insn, u32 mask) {
   u32 inside = 0;
   for_lanes(mask, [&](u32 lane) {
-    const u64 address = read_address(warp, insn.ops[1], lane);
+    const u64 address = value_of(warp, insn.ops[1], lane);
     const bool own = is_shared(address) && u32(address) >> kRankShift == warp.cta->rank;
     const u64 window = address >> 32;
     bool in = false;
@@ -290,9 +279,9 @@ Step isspacep(Warp& warp, const Insn& insn, u32 mask) {
 // mapa: operands = destination, address, rank. A generic address keeps its window bits.
 Step mapa(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
-    const u64 address = read_address(warp, insn.ops[1], lane);
+    const u64 address = value_of(warp, insn.ops[1], lane);
     const u64 rank = warp.row(insn.ops[2].slot)[lane] & 0xff;
-    write_address(warp, insn.ops[0], lane, (address & ~u64(0xff000000)) | rank << kRankShift);
+    set_value(warp, insn.ops[0], lane, (address & ~u64(0xff000000)) | rank << kRankShift);
   });
   return Step::kNext;
 }
@@ -300,7 +289,7 @@ Step mapa(Warp& warp, const Insn& insn, u32 mask) {
 // getctarank: operands = destination, address.
 Step getctarank(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
-    warp.row(insn.ops[0].slot)[lane] = u32(read_address(warp, insn.ops[1], lane)) >> kRankShift;
+    warp.row(insn.ops[0].slot)[lane] = u32(value_of(warp, insn.ops[1], lane)) >> kRankShift;
   });
   return Step::kNext;
 }

@@ -9,23 +9,12 @@
 // The stack pointer is a row that begins with the address of the lane's stack. Stacks grow upwards.
 #include <cstring>
 
+#include "lane_values.hpp"
 #include "races.hpp"
 #include "units.hpp"
 
 namespace ptx {
 namespace {
-
-u64 value_of(const Warp& warp, const Operand& operand, u32 lane) {
-  const u32* row = warp.row(operand.slot);
-  return operand.kind == Operand::kRow64 ? reinterpret_cast<const u64*>(row)[lane] : row[lane];
-}
-
-void write(Warp& warp, const Operand& operand, u32 lane, u64 value) {
-  if (operand.kind == Operand::kRow64)
-    warp.row64(operand.slot)[lane] = value;
-  else
-    warp.row(operand.slot)[lane] = u32(value);
-}
 
 Step allocate(Warp& warp, const Insn& insn, u32 mask) {
   const u64 align = u64(insn.attr[0]), end = kLocalWindow + u64(insn.attr[1]) + u64(insn.attr[2]);
@@ -35,13 +24,13 @@ Step allocate(Warp& warp, const Insn& insn, u32 mask) {
     if (at > end || bytes > end - at)
       warp.unsupported(insn, format("more than %d bytes of a thread's stack are not supported", insn.attr[2]));
     pointer = at + bytes;
-    write(warp, insn.ops[0], lane, at);
+    set_value(warp, insn.ops[0], lane, at);
   });
   return Step::kNext;
 }
 
 Step save(Warp& warp, const Insn& insn, u32 mask) {
-  for_lanes(mask, [&](u32 lane) { write(warp, insn.ops[0], lane, warp.row64(insn.ops[1].slot)[lane]); });
+  for_lanes(mask, [&](u32 lane) { set_value(warp, insn.ops[0], lane, warp.row64(insn.ops[1].slot)[lane]); });
   return Step::kNext;
 }
 
