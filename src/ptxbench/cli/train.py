@@ -180,7 +180,7 @@ def heldout_tables(found: HeldOut) -> tuple[Table, Table]:
     losses, replies = Table(pad_edge=False), Table(pad_edge=False)
     for column in ("training", "seeds", *(f"loss {name}" for name in validated)):
         losses.add_column(column)
-    for column in ("training", "prompts", "replies", "ended", *shown):
+    for column in ("training", "prompts", "replies", "ended", "unchanged", *shown):
         replies.add_column(column)
     for arm in found.arms:
         taint = f" (trained on {', '.join(arm.evaluation_tasks)})" if arm.evaluation_tasks else ""
@@ -189,5 +189,6 @@ def heldout_tables(found: HeldOut) -> tuple[Table, Table]:
         losses.add_row(arm.name + taint, str(len(arm.seeds)), *told)
         for data, own in arm.replies.items():
             shares = [f"{one.value:.2f} ({one.low:.2f}–{one.high:.2f})" for one in own.reached.values()]
-            replies.add_row(arm.name + taint, data, str(own.number), f"{own.ended:.2f}", *shares)
+            unchanged = "–" if own.unchanged is None else f"{own.unchanged:.2f}"
+            replies.add_row(arm.name + taint, data, str(own.number), f"{own.ended:.2f}", unchanged, *shares)
     return losses, replies

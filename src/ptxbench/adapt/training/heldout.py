@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,12 +30,24 @@ class Spread(Record):
 class Replies(Record):
     """The replies to the prompts of one data set: how many, the share that ended by itself, and the shares that reached
     at least a tier, with 95 % intervals over tasks and replies.
+
+    ``unchanged`` is the share that gives the kernel to be repaired back as it was, which compiles as that did; None
+    where the prompts show no kernel.
     """
 
     number: int
     ended: float
+    unchanged: float | None
     longest: int
     reached: dict[str, Estimate]
+
+
+class Judged(NamedTuple):
+    """A reply, the highest tier that it reached, and whether its kernel is the one that it was to repair."""
+
+    sample: Sample
+    tier: str
+    unchanged: bool
 
 
 class Arm(Record):
@@ -52,7 +65,7 @@ class Arm(Record):
 class HeldOut(Record):
     """What ``heldout.json`` holds."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     judge: str
     devices: tuple[str, ...]
     data: dict[str, str]
@@ -80,35 +93,37 @@ def judge_trainings(folders: Sequence[Path], evaluator: Evaluator, judge: str, s
 def _arm(
     name: str, folders: Sequence[Path], records: Mapping[Path, TrainingRecord], evaluator: Evaluator, say: Progress
 ) -> Arm:
-    judged: dict[str, list[tuple[Sample, str]]] = {}
+    judged: dict[str, list[Judged]] = {}
     for folder in folders:
         samples = read_samples(folder)
         for number, sample in enumerate(samples, 1):
             say(f"{name}: judging reply {number} of {len(samples)} in {folder}")
-            tier, _ = judge_reply(evaluator, sample.task, sample.target, sample.reply, str(folder))
-            judged.setdefault(sample.data, []).append((sample, tier))
+            tier, verdict = judge_reply(evaluator, sample.task, sample.target, sample.reply, str(folder))
+            unchanged = verdict is not None and verdict.source_digest == sample.faulty
+            judged.setdefault(sample.data, []).append(Judged(sample, tier, unchanged))
     chosen = [records[folder] for folder in folders]
     first = chosen[0]
     return Arm(
         name=name,
         seeds=tuple(int(record.recipe["seed"]) for record in chosen),
         losses={group: _spread([record.losses[group] for record in chosen]) for group in first.losses},
-        replies={data: _replies(pairs) for data, pairs in judged.items()},
+        replies={data: _replies(own) for data, own in judged.items()},
         too_long={use.name: use.too_long for use in first.data},
         rows={use.name: {"train": use.train, "validation": use.validation} for use in first.data},
         evaluation_tasks=first.evaluation_tasks,
     )
 
 
-def _replies(judged: Sequence[tuple[Sample, str]]) -> Replies:
-    samples, tiers = zip(*judged, strict=True)
+def _replies(judged: Sequence[Judged]) -> Replies:
+    samples = [own.sample for own in judged]
     tasks = [sample.task_family for sample in samples]
     return Replies(
         number=len(samples),
         ended=fmean(sample.ended for sample in samples),
+        unchanged=fmean(own.unchanged for own in judged) if any(sample.faulty for sample in samples) else None,
         longest=max(sample.tokens for sample in samples),
         reached={
-            tier: share([_reaches(own, tier) for own in tiers], tasks, np.random.default_rng(0)) for tier in SHOWN
+            tier: share([_reaches(own.tier, tier) for own in judged], tasks, np.random.default_rng(0)) for tier in SHOWN
         },
     )
 

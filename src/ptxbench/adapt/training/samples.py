@@ -24,10 +24,13 @@ FILE = "samples.jsonl"
 
 
 class Sample(Record):
-    """One reply. ``row`` is the held-out row whose prompt it answers; ``ended`` whether it stopped by itself."""
+    """One reply. ``row`` is the held-out row whose prompt it answers, ``faulty`` the digest of the kernel in it that is
+    to be repaired (empty for other prompts); ``ended`` whether it stopped by itself.
+    """
 
     data: str
     row: str
+    faulty: str = ""
     task: str
     task_family: str
     target: Target
@@ -149,9 +152,9 @@ def _decoding(training: Sampled, batch: Sequence[Example]) -> Decoding:
 def _replies(training: Sampled, batch: Sequence[Example], decoding: Decoding) -> list[Sample]:
     return [
         Sample(
-            data=example.data, row=example.row.id, task=example.row.task, task_family=example.row.task_family,
-            target=example.row.target, reply=training.tokenizer.decode(tokens, skip_special_tokens=True),
-            tokens=len(tokens), ended=ended,
+            data=example.data, row=example.row.id, faulty=example.row.provenance.faulty, task=example.row.task,
+            task_family=example.row.task_family, target=example.row.target,
+            reply=training.tokenizer.decode(tokens, skip_special_tokens=True), tokens=len(tokens), ended=ended,
         )
         for example, (tokens, ended) in zip(batch, decoding.texts(), strict=True)
     ]  # fmt: skip
