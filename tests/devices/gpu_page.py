@@ -119,15 +119,15 @@ def solutions(judging: Found, again: Found) -> list[str]:
             f"`{file}`", found["outcome"], interval(timing["speedup"]), timing["baseline"], f"{timing['ms']:.4f}",
             f"{timing['tflops']:.0f}", f"{worst:.2f}", f"{found['carried']:.3f}", f"{found['other_math_share']:.4f}",
             timing["samples"], " ".join(f"{s:.2f}" for s in full),
-            interval(again[file]["timing"]["speedup"]) if file in again else "–",
+            there(again[file]["timing"], timing["baseline"]) if file in again else "–",
         )
 
-    again = {
-        file: found for file, found in again.items()
-        if found["timing"]["baseline"] == judging["solutions"][file]["timing"]["baseline"]
-    }
+    def there(timing: Found, baseline: str) -> str:
+        over = "" if timing["baseline"] == baseline else f" over {timing['baseline']}"
+        return f"{interval(timing['speedup'])}{over}"
+
     rows = [row(file, found) for file, found in judging["solutions"].items()]
-    head = "The bundled kernels; the last column is of another device of the same kind, over the same library:"
+    head = "The bundled kernels; the last column is of another device of the same kind, over what was fastest there:"
     return [head, "", *table(
         "| kernel | outcome | speedup | over | ms | TFLOP/s | worst block | carried | other arithmetic | samples "
         "| s to run, count, time | speedup there |", rows)]  # fmt: skip

@@ -36,7 +36,6 @@ from ptxbench.devices.cuda.timing import Stopwatch
 Answer = tuple[dict[str, Any], bytes | bytearray]
 
 _WARM_UP_SECONDS = 0.1
-_PAUSE_SECONDS = 0.004
 _TRIALS = 10
 _CEILING_CUBES = (4096, 8192)
 _COPY_BYTES = 2 << 30
@@ -206,7 +205,7 @@ class Baseline:
         self._torch.cuda.synchronize()
         enqueue = self._on_stream(work)
         self._warm_up(enqueue)
-        return min(self._spaced(enqueue) for _ in range(_TRIALS))
+        return min(self._timed(enqueue) for _ in range(_TRIALS))
 
     def _tensor(self, argument: Argument, sizes: dict[str, int], source: dict[str, Any] | None) -> Any:
         name, type_name = _STORED[argument.dtype]
@@ -264,18 +263,14 @@ class Baseline:
         return enqueue
 
     def _warm_up(self, work: Callable[[], None]) -> None:
-        """Brings the clocks up: an idle device needs some milliseconds of work for that."""
+        """Brings the device into the state that it has in a race; an idle one needs some milliseconds for that."""
         began = time.perf_counter()
         while time.perf_counter() - began < _WARM_UP_SECONDS:
-            self._stopwatch.sample(work)
+            self._timed(work)
 
-    def _spaced(self, work: Callable[[], None]) -> float:
-        """One sample in milliseconds, after a pause such as there is between the turns of a race.
-
-        Without it a device works at its power limit, with lower clocks than in a race.
-        """
-        time.sleep(_PAUSE_SECONDS)
-        return self._stopwatch.sample(work).event_ms
+    def _timed(self, work: Callable[[], None]) -> float:
+        """One sample in milliseconds, after traffic such as there is between the turns of a race."""
+        return self._stopwatch.sample(work, self._stopwatch.occupy).event_ms
 
     def _compared(self, works: Sequence[Callable[[], None]]) -> list[float]:
         """The median of each work's times, taken by turns, in milliseconds."""
@@ -283,7 +278,7 @@ class Baseline:
         for work in works[:1]:
             self._warm_up(work)
         for _ in range(_TRIALS):
-            rounds.append([self._spaced(work) for work in works])
+            rounds.append([self._timed(work) for work in works])
         return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -153,9 +153,8 @@ class CudaDevice:
         return executor, reply.fault and self.explain(reply.fault, plan)
 
     def dismiss(self, artifact_digest: str) -> None:
-        """Ends the artifact's executor, unless another thread runs the same artifact: then after that."""
-        with self.alone:
-            self.executors.dismiss(artifact_digest)
+        """Has the artifact's executor ended as soon as no candidate has the device; does not wait for that."""
+        self.alone.when_free(partial(self.executors.dismiss, artifact_digest))
 
     def close(self) -> None:
         """Ends every process."""
