@@ -27,7 +27,7 @@ from typing import Any
 
 from ptxbench.core import Argument, DeviceError, Task
 from ptxbench.devices.cuda.channel import Message
-from ptxbench.devices.cuda.cublaslt import WORKSPACE_BYTES, best_matmul
+from ptxbench.devices.cuda.cublaslt import WORKSPACE_BYTES, Matmul, fastest_algorithm
 from ptxbench.devices.cuda.driver import Driver, Handle
 from ptxbench.devices.cuda.libraries import Absent, Library, Setting, builders
 from ptxbench.devices.cuda.server import Handler, serve_program
@@ -111,9 +111,10 @@ class Baseline:
             for imports in places
         ]
         absent: dict[str, str] = {}
+        choices: dict[str, Any] = {}
         for name in builders(task):
             try:
-                self._build(name, self._places[0], task, sizes)
+                self._build(name, self._places[0], task, sizes, choices)
             except (Absent, RuntimeError, TypeError, NotImplementedError, DeviceError) as error:
                 absent[name] = str(error).strip().split("\n")[0]
         first = self._places[0]
@@ -125,12 +126,14 @@ class Baseline:
         ]
         timed.sort(key=lambda entry: entry["ms"])
         for place in self._places[1:] if timed else ():
-            self._build(str(timed[0]["name"]), place, task, sizes)
+            self._build(str(timed[0]["name"]), place, task, sizes, choices)
         return {"libraries": timed, "absent": absent}, b""
 
-    def _build(self, name: str, place: _Place, task: Task, sizes: dict[str, int]) -> None:
+    def _build(
+        self, name: str, place: _Place, task: Task, sizes: dict[str, int], choices: dict[str, Any]
+    ) -> None:
         """Adds a library to a place; raises whatever it raises where it cannot do the task."""
-        setting = Setting(self._torch, task, sizes, place.tensors, int(self._stream), self._compared)
+        setting = Setting(self._torch, task, sizes, place.tensors, int(self._stream), self._compared, choices)
         with self._torch.cuda.stream(self._torch_stream):
             library = builders(task)[name](setting)
             library.renew()
@@ -188,7 +191,8 @@ class Baseline:
         kept = (a, b, torch.empty_like(a), torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device="cuda"))
         torch.cuda.synchronize()
         *operands, workspace = (tensor.data_ptr() for tensor in kept)
-        launch = best_matmul((n, n, n), "bf16", tuple(operands), workspace, int(self._stream), self._compared)
+        matmul = Matmul((n, n, n), "bf16", tuple(operands), workspace, int(self._stream))
+        launch = matmul.with_algorithm(fastest_algorithm(matmul, self._compared))
 
         def work(kept: Any = kept) -> None:
             launch()

@@ -26,52 +26,47 @@ _PREF_MAX_WORKSPACE_BYTES = 1
 Launch = Callable[[], None]
 
 
-class _Algorithm(ctypes.Structure):
+class _Configuration(ctypes.Structure):
     _fields_ = [("data", ctypes.c_uint64 * 8)]
 
 
-class _Proposal(ctypes.Structure):
+class Algorithm(ctypes.Structure):
+    """What the heuristics propose (`cublasLtMatmulHeuristicResult_t`); it serves equal products at other addresses."""
+
     _fields_ = [
-        ("algorithm", _Algorithm), ("workspace_bytes", ctypes.c_size_t), ("state", ctypes.c_int),
+        ("configuration", _Configuration), ("workspace_bytes", ctypes.c_size_t), ("state", ctypes.c_int),
         ("waves", ctypes.c_float), ("reserved", ctypes.c_int * 4),
     ]
 
 
-def best_matmul(
-    extents: tuple[int, int, int],
-    dtype: Dtype,
-    addresses: tuple[int, int, int],
-    workspace: int,
-    stream: int,
-    compare: Callable[[Sequence[Launch]], Sequence[float]],
-) -> Launch:
-    """What enqueues C[M, N] = A[M, K]·B[N, K]ᵀ with the fastest algorithm.
+def fastest_algorithm(matmul: Matmul, compare: Callable[[Sequence[Launch]], Sequence[float]]) -> Algorithm:
+    """The fastest of the algorithms that the heuristics propose.
 
-    ``extents`` are M, N and K, ``addresses`` those of A, B and C (row-major), ``workspace`` that of `WORKSPACE_BYTES`
-    bytes; ``compare`` times launches beside each other, the fastest `FINALISTS` of them twice, because some differ by
-    less than one comparison can tell. `DeviceError` where the library refuses.
+    ``compare`` times launches beside each other, the fastest `FINALISTS` of them twice, because some differ by less
+    than one comparison can tell. `DeviceError` where the library proposes none.
     """
-    matmul = _Matmul(extents, dtype, addresses, workspace, stream)
-    launches = [matmul.with_algorithm(proposal) for proposal in matmul.proposals()]
-    if not launches:
-        raise DeviceError(f"cuBLASLt proposes no algorithm for M, N, K = {extents}.")
-    finalists = _fastest(launches, compare)[:FINALISTS]
-    return _fastest(finalists, compare)[0]
+    algorithms = matmul.proposals()
+    if not algorithms:
+        raise DeviceError(f"cuBLASLt proposes no algorithm for M, N, K = {matmul.extents}.")
+    for keep in (FINALISTS, 1):
+        times = compare([matmul.with_algorithm(algorithm) for algorithm in algorithms])
+        order = sorted(range(len(algorithms)), key=times.__getitem__)
+        algorithms = [algorithms[index] for index in order[:keep]]
+    return algorithms[0]
 
 
-def _fastest(launches: Sequence[Launch], compare: Callable[[Sequence[Launch]], Sequence[float]]) -> list[Launch]:
-    """The launches in the order of their times."""
-    times = compare(launches)
-    return [launches[index] for index in sorted(range(len(launches)), key=times.__getitem__)]
-
-
-class _Matmul:
-    """One product. cuBLASLt is column-major, so Cᵀ = op(B)·A is computed, on the same bytes."""
+class Matmul:
+    """C[M, N] = A[M, K]·B[N, K]ᵀ, row-major. cuBLASLt is column-major, so Cᵀ = op(B)·A is computed, on the same bytes.
+    """
 
     def __init__(
         self, extents: tuple[int, int, int], dtype: Dtype, addresses: tuple[int, int, int], workspace: int, stream: int
     ) -> None:
+        """``extents`` are M, N and K, ``addresses`` those of A, B and C, ``workspace`` that of `WORKSPACE_BYTES` bytes.
+        `DeviceError` where the library refuses.
+        """
         self._c = ctypes.CDLL(LIBRARY)
+        self.extents = extents
         m, n, k = extents
         self._a, self._b, self._result = (ctypes.c_void_p(address) for address in addresses)
         self._workspace, self._stream = ctypes.c_void_p(workspace), ctypes.c_void_p(stream)
@@ -82,12 +77,12 @@ class _Matmul:
         self._layouts = [self._layout(dtype, rows, columns) for rows, columns in ((k, n), (k, m), (n, m))]
         self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
-    def proposals(self) -> list[_Proposal]:
+    def proposals(self) -> list[Algorithm]:
         """What the heuristics propose, best guess first."""
         preference = self._create("cublasLtMatmulPreferenceCreate")
         limit = ctypes.c_size_t(WORKSPACE_BYTES)
         self._set("cublasLtMatmulPreferenceSetAttribute", preference, _PREF_MAX_WORKSPACE_BYTES, limit)
-        found, count = (_Proposal * PROPOSALS)(), ctypes.c_int(0)
+        found, count = (Algorithm * PROPOSALS)(), ctypes.c_int(0)
         b, a, c = self._layouts
         self._call(
             "cublasLtMatmulAlgoGetHeuristic", self._handle, self._operation, b, a, c, c, preference, PROPOSALS, found,
@@ -95,14 +90,14 @@ class _Matmul:
         )
         return [found[index] for index in range(count.value) if found[index].state == 0]
 
-    def with_algorithm(self, proposal: _Proposal) -> Launch:
+    def with_algorithm(self, algorithm: Algorithm) -> Launch:
         """What enqueues the product with one algorithm."""
         b, a, c = self._layouts
 
         def launch() -> None:
             self._call(
                 "cublasLtMatmul", self._handle, self._operation, ctypes.byref(self._one), self._b, b, self._a, a,
-                ctypes.byref(self._zero), self._result, c, self._result, c, ctypes.byref(proposal.algorithm),
+                ctypes.byref(self._zero), self._result, c, self._result, c, ctypes.byref(algorithm.configuration),
                 self._workspace, ctypes.c_size_t(WORKSPACE_BYTES), self._stream,
             )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxbench.core import Task
-from ptxbench.devices.cuda.cublaslt import WORKSPACE_BYTES, best_matmul
+from ptxbench.devices.cuda.cublaslt import WORKSPACE_BYTES, Matmul, fastest_algorithm
 
 Tensors = Mapping[str, Any]
 Work = Callable[[], tuple[Any, ...]]
@@ -38,7 +38,8 @@ class Absent(Exception):
 class Setting:
     """What a library is to do: PyTorch, the task, its tensors by name, and the raw stream.
 
-    ``compare`` times several ways to enqueue work beside each other, in milliseconds.
+    ``compare`` times several ways to enqueue work beside each other, in milliseconds. ``choices`` holds what libraries
+    chose by such times, by name: what one place of a task has chosen is used in all its places.
     """
 
     torch: Any
@@ -47,6 +48,7 @@ class Setting:
     tensors: Tensors
     stream: int
     compare: Callable[[Sequence[Callable[[], None]]], Sequence[float]]
+    choices: dict[str, Any]
 
     @property
     def causal(self) -> bool:
@@ -96,10 +98,13 @@ def _cublaslt(setting: Setting) -> Library:
         raise Absent("cublaslt is only compared where C = A·Bᵀ is the whole task")
     a, b, c = (setting.tensors[name] for name in "ABC")
     workspace = setting.torch.empty(WORKSPACE_BYTES, dtype=setting.torch.uint8, device="cuda")
-    launch = best_matmul(
+    matmul = Matmul(
         (sizes["M"], sizes["N"], sizes["K"]), task.matrix_dtype, (a.data_ptr(), b.data_ptr(), c.data_ptr()),
-        workspace.data_ptr(), setting.stream, setting.compare,
+        workspace.data_ptr(), setting.stream,
     )
+    if "cublaslt" not in setting.choices:
+        setting.choices["cublaslt"] = fastest_algorithm(matmul, setting.compare)
+    launch = matmul.with_algorithm(setting.choices["cublaslt"])
 
     def work(kept: Any = workspace) -> tuple[Any, ...]:
         launch()
