@@ -1,4 +1,4 @@
-"""Makes the bundle of probe kernels for a GPU host: ``python tests/oracles/golden_bundle.py FOLDER``.
+"""Makes the bundle of probe kernels for a GPU host: ``python tests/oracles/golden_bundle.py FOLDER [NAME...]``.
 
 A GPU host needs neither compiler nor simulator then; ``test_oracles_golden_gpu.py`` runs the bundle and writes what it
 measures.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,9 @@ def labels(probe: Probe) -> list[str]:
     return [*map(label, probe.results), *digests]
 
 
-def main(folder: Path) -> None:
-    """Writes a case for each probe below ``folder``, in place of an earlier one, each with the list of its rows."""
-    for probe in map(probe_of, probe_names()):
+def main(folder: Path, names: Sequence[str]) -> None:
+    """Writes a case for each named probe below ``folder``, in place of an earlier one, with the list of its rows."""
+    for probe in map(probe_of, names):
         for earlier in (folder / probe.name).glob("*.bin"):  # buffers that the probe may no longer have
             earlier.unlink()
         buffers = {**probe.inputs, "out": probe.output()}
@@ -44,4 +45,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:] or probe_names())

@@ -75,10 +75,28 @@ def narrow(bits: int) -> Array:
     return rng.integers(0, 2**bits, (SLOTS, LANES), dtype=np.uint64).astype(f"uint{bits}")
 
 
+def outside(name: str) -> Array:
+    """[SLOTS, LANES] patterns of a half type, alone or packed in pairs: ordinary numbers and NaNs of every kind.
+
+    Among them is the one that tensor copies write for what lies outside a tensor, 0x7ff7.
+    """
+    kind, _, pair = name.partition("x")
+    quiet = 0x7E00 if kind == "f16" else 0x7FC0
+    nans = [0x7FF7, 0x7FF7, 0xFFF7, 0x7FFF, 0xFFFF, quiet, quiet - 1, 0x7FF6, 0x7FE7]
+    rng = np.random.default_rng((5, *name.encode()))
+    values = floats(kind, 2 if pair else 1)
+    words = values.view(np.uint16).reshape(*values.shape, -1).copy()
+    chosen = rng.random(words.shape) < 0.4
+    words[chosen] = np.array(nans, np.uint16)[rng.integers(0, len(nans), int(chosen.sum()))]
+    return _packed(words)
+
+
 def of_class(name: str) -> Array:
     """The array of a class, which is an operand type, or ``m_<type>`` for the registers of a matrix."""
     if name.startswith("m_"):
         return matrix(name[2:])
+    if name.startswith("oob_"):
+        return outside(name[4:])
     if name in _FLOATS:
         return floats(name)
     if name in ("f16x2", "bf16x2", "f32x2"):

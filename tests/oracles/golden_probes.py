@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import golden_im2col
+import golden_copies
 import numpy as np
 from golden_inputs import LANES, MATRIX_SLOTS, SLOTS, Array, of_class
 from isa_forms import REGISTERS, SELECTED, Form, Section, read_sections
@@ -22,7 +22,6 @@ from ptxbench.core import Target, TensorMap
 TARGET = Target.SM_90A
 _VECTOR = re.compile(r"(\d+)\*(\w+)")
 _SIZES = {"16": "u16", "32": "b32", "64": "b64"}
-_COPIES = {"im2col": golden_im2col.COPIES, "im2col_edges": golden_im2col.EDGES}
 # Matrix products by the beginning of the opcode; those of doubles apart, for they have inputs of their own.
 _PRODUCTS = {
     "mma_sync": r"mma\.sync\.(?!.*\.f64)", "mma_sync_f64": r"mma\.sync\..*\.f64", "wgmma": r"wgmma\.mma_async\.",
@@ -83,13 +82,13 @@ def _sections() -> dict[str, tuple[Section, str]]:
 
 def probe_names() -> list[str]:
     """The names of all probes."""
-    return [*_sections(), *_COPIES]
+    return [*_sections(), *golden_copies.GROUPS]
 
 
 def probe_of(name: str) -> Probe:
     """The probe of that name: every form of its section that sm_90a has and the simulator executes."""
-    if name in _COPIES:
-        return _copies(name, _COPIES[name])
+    if name in golden_copies.GROUPS:
+        return _copies(name, golden_copies.GROUPS[name])
     section, base = _sections()[name]
     forms = [form for form in section.forms() if re.match(base, form.opcode)]
     numbers = accepted(forms, TARGET)
@@ -109,12 +108,16 @@ def _probe(name: str, forms: Sequence[Form]) -> Probe:
     return Probe(name, kernel, inputs, tuple(writer.results))
 
 
-def _copies(name: str, copies: Sequence[golden_im2col.Copy]) -> Probe:
-    text = golden_im2col.module(name, TARGET, copies)
+def _copies(name: str, copies: Sequence[golden_copies.Copy]) -> Probe:
+    text = golden_copies.module(name, TARGET, copies)
     kernel = Kernel(name=name, target=TARGET, ptx=text, cubin=assembled(text, TARGET), threads=LANES, shared=0)
-    results = tuple(Result(copy.opcode, copy.operands, 0, "b64") for copy in copies)
-    maps = tuple(copy.map(row) for row, copy in enumerate(copies))
-    return Probe(name, kernel, {"in_tensor": golden_im2col.tensor()}, results, maps)
+    results: list[Result] = []
+    maps: list[TensorMap] = []
+    for copy in copies:
+        maps.append(copy.map(len(results)))
+        results += [Result(copy.opcode, copy.operands, part, "b64") for part in range(copy.rows)]
+    results.append(Result("mbarrier.test_wait.parity.shared.b64", (), 0, "b64"))
+    return Probe(name, kernel, golden_copies.tensors(copies), tuple(results), tuple(maps))
 
 
 def _tile(cls: str) -> Array:
@@ -207,7 +210,7 @@ class _Writer:
         if product and operand == "pred":  # scale-d is one for the whole warp; which depends on the instruction alone
             self._lines.append(f"setp.ne.u32 {register}, {len(form.opcode) % 2}, 0;")
             return register
-        self._load(register, operand, operand, place)
+        self._load(register, operand, f"oob_{operand}" if ".oob" in form.opcode else operand, place)
         if form.opcode.startswith(("div.", "rem.")) and operand[0] in "us" and place == 1:
             self._lines.append(f"or.b{operand[1:]} {register}, {register}, 1;")  # division by zero is undefined
         return register

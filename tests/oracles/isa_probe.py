@@ -42,7 +42,6 @@ The fragments of `wmma` have a layout that the ISA leaves open; here they lie li
 | `tcgen05.mma.ashift`, `tcgen05.shift` | the ISA's words leave open which way rows move |
 | `tcgen05.cp` with decompression, `cvt.rs` to four elements | the ISA shows where bits lie in figures only |
 | `mma.sync.m8n8k4` on f16, `wmma` but for 16x16x16 on f16 and bf16 | shapes of older targets that `mma.sync` replaces |
-| `fma.oob` | which NaN stands for what lies outside a tensor is not documented (on an H200 none of the usual) |
 | some `v*` video instructions | an H200 computes something else than the ISA says |
 """
 

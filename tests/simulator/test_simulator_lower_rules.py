@@ -96,7 +96,6 @@ def test_the_machine_has_a_handler_for_every_row() -> None:
         "add.sat.f64 e, e, e;",
         "fma.f32 f, f, g, f;",
         "fma.rn.oob.f32 f, f, g, f;",
-        "fma.rn.oob.f16 h, i, j, h;",
         "mul.u32 a, b, c;",
         "mul.lo.hi.u32 a, b, c;",
         "shl.s32 a, b, c;",

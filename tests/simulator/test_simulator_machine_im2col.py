@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import pytest
 from simulator_launch import Launch, load, run
+from simulator_tiles import SPAN, rows_of_bytes, swizzle
 
 from ptxbench.core import Address, Observation, RunOptions, Schedule, TensorMap, UnsupportedError
 
@@ -40,6 +41,11 @@ class Column:
     def bytes(self) -> int:
         return 2 * self.box[0] * self.pixels
 
+    @property
+    def pitch(self) -> int:
+        """Bytes from one pixel to the next in shared memory."""
+        return 2 * self.box[0] if self.swizzle == "none" else SPAN[self.swizzle]
+
     def map(self, buffer: str) -> TensorMap:
         strides = tuple(2 * prod(self.dims[: axis + 1]) for axis in range(len(self.dims) - 1))
         return TensorMap(
@@ -62,7 +68,7 @@ class Column:
                     break
                 at[axis] = self.lower[axis]
             else:
-                at[-1] += 1
+                at[-1] += steps[-1]
         return found
 
     def expected(self, tensor: Array) -> Array:
@@ -82,6 +88,9 @@ CASES = {
     "offsets": replace(IMAGES, lower=(0, 0), upper=(-2, -2), at=(0, 3, 4, 0), offsets=(2, 2)),
     "corners that differ": replace(IMAGES, lower=(-2, 1), upper=(1, -2), offsets=(3, 0)),
     "strides": replace(IMAGES, at=(8, 5, 3, 0), offsets=(1, 1), steps=(1, 2, 3, 1)),
+    "every second image": replace(
+        IMAGES, dims=(16, 9, 7, 6), lower=(0, 0), upper=(-5, -4), at=(8, 3, 2, 1), steps=(1, 1, 1, 2)
+    ),
     "beyond the batch": replace(IMAGES, at=(0, 0, 0, 3)),
     "nan": replace(IMAGES, at=(12, 0, 0, 3), fill="nan_request_zero_fma"),
     "swizzle": replace(IMAGES, dims=(64, 9, 7, 4), box=(64, 32), swizzle="128b"),
@@ -104,21 +113,25 @@ def loading(column: Column) -> str:
     moved = column.offsets if column.mode == "im2col" else (0, *column.offsets)
     registers = "\n".join(f"mov.b16 %h{number}, {value};" for number, value in enumerate(moved))
     names = ", ".join(f"%h{number}" for number in range(len(moved)))
+    tile = column.pitch * column.pixels
     return _kernel(f"""
+{_each("CLEARED", "st.shared.b16 [%r6], 0;", tile)}
+fence.proxy.async;
+bar.sync 0;
 {registers}
 @lead mbarrier.arrive.expect_tx.shared.b64 _, [%r5], {column.bytes};
 @lead cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes
     [%r4], [%rd1, {{{", ".join(map(str, column.at))}}}], [%r5], {{{names}}};
 WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0;
 @!%p2 bra WAIT;
-{_each("ld.shared.b16 %h20, [%r6]; st.global.b16 [%rd6], %h20;", column.bytes)}
+{_each("COPIED", "ld.shared.b16 %h20, [%r6]; st.global.b16 [%rd6], %h20;", tile)}
 """, "sm_90a" if column.mode == "im2col" else "sm_100a")  # fmt: skip
 
 
 def storing(column: Column, operation: str) -> str:
     coordinates = ", ".join(map(str, column.at))
     return _kernel(f"""
-{_each("ld.global.b16 %h20, [%rd6]; st.shared.b16 [%r6], %h20;", column.bytes)}
+{_each("FILLED", "ld.global.b16 %h20, [%rd6]; st.shared.b16 [%r6], %h20;", column.bytes)}
 fence.proxy.async;
 bar.sync 0;
 @lead {operation} [%rd1, {{{coordinates}}}], [%r4];
@@ -127,19 +140,19 @@ bar.sync 0;
 """, "sm_90a")  # fmt: skip
 
 
-def _each(move: str, count: int) -> str:
+def _each(done: str, move: str, count: int) -> str:
     """``move`` for every 16-bit element: %r6 its place in shared memory, %rd6 in the second buffer."""
     return f"""
 mov.u32 %r7, %r1;
-EACH: setp.ge.u32 %p3, %r7, {count // 2};
-@%p3 bra DONE;
+NOT_{done}: setp.ge.u32 %p3, %r7, {count // 2};
+@%p3 bra {done};
 mad.lo.u32 %r6, %r7, 2, %r4;
 mul.wide.u32 %rd6, %r7, 2;
 add.u64 %rd6, %rd6, %rd2;
 {move}
 add.u32 %r7, %r7, 128;
-bra EACH;
-DONE:
+bra NOT_{done};
+{done}:
 """
 
 
@@ -168,14 +181,11 @@ def tensor_of(column: Column) -> Array:
     return values.astype(np.float16).reshape(tuple(reversed(column.dims)))
 
 
-def swizzled(rows: Array, swizzle: str) -> Array:
-    """The bytes of [pixels, channels] as they lie in shared memory."""
-    span = {"none": 1, "32b": 2, "64b": 4, "128b": 8}[swizzle]
-    chunks = np.zeros((-(-rows.nbytes // 1024) * 64, 16), np.uint8)
-    source = np.ascontiguousarray(rows).view(np.uint8).reshape(-1, 16)
-    for number, chunk in enumerate(source):
-        chunks[number ^ (number >> 3) % span] = chunk
-    return chunks[: len(source)].reshape(-1).view(np.float16)
+def in_shared_memory(rows: Array, column: Column) -> Array:
+    """[pixels, channels] as they lie there, with zeros between rows that are narrower than the swizzle's span."""
+    image = np.zeros((column.pixels, column.pitch), np.uint8)
+    image[:, : rows.shape[1] * 2] = rows_of_bytes(rows)
+    return swizzle(image.reshape(-1), SPAN[column.swizzle]).view(np.float16)
 
 
 def run_on(text: str, column: Column, map_buffer: str, **buffers: Array) -> Observation:
@@ -186,10 +196,10 @@ def run_on(text: str, column: Column, map_buffer: str, **buffers: Array) -> Obse
 
 @pytest.mark.parametrize("column", [*CASES.values(), *WIDE_CASES.values()], ids=[*CASES, *WIDE_CASES])
 def test_a_column_is_loaded(column: Column) -> None:
-    tensor, out = tensor_of(column), np.zeros(column.pixels * column.box[0], np.float16)
+    tensor, out = tensor_of(column), np.zeros(column.pixels * column.pitch // 2, np.float16)
     seen = run_on(loading(column), column, "in_tensor", in_tensor=tensor, out=out)
     assert (seen.fault, seen.hazards) == (None, ())
-    np.testing.assert_array_equal(out, swizzled(column.expected(tensor), column.swizzle))
+    np.testing.assert_array_equal(out, in_shared_memory(column.expected(tensor), column))
     (moved,) = [site.bytes for site in seen.counts if site.opcode.startswith("cp.async.bulk.tensor")]
     assert moved == column.bytes
 
@@ -243,6 +253,21 @@ def test_a_store_stays_in_the_tensor() -> None:
     assert "its corners are -1 and 0 along dimension 1" in seen.fault.message
 
 
+@pytest.mark.parametrize(("at", "dimension", "box"), [
+    ((0, -2, 2, 1), 1, "-1 to 7"), ((0, 8, 2, 1), 1, "-1 to 7"), ((0, 4, -3, 1), 2, "-2 to 5"),
+    ((0, 4, 6, 1), 2, "-2 to 5"),
+])  # fmt: skip
+def test_a_column_begins_in_the_bounding_box(at: tuple[int, ...], dimension: int, box: str) -> None:
+    column = replace(IMAGES, lower=(-1, -2), at=at)
+    message = fault_of(loading(column), column)
+    assert message.startswith("Illegal instruction")
+    assert f"coordinate {at[dimension]} along dimension {dimension} is outside the bounding box" in message
+    assert box in message
+    inside = replace(column, at=tuple(np.clip(at, (0, -1, -2, 0), (0, 7, 5, 1)).tolist()))
+    out = np.zeros(inside.pixels * inside.box[0], np.float16)
+    assert run_on(loading(inside), inside, "in_tensor", in_tensor=tensor_of(inside), out=out).fault is None
+
+
 def test_a_halo_is_refused_by_name() -> None:
     column = replace(WIDE, offsets=(1,))
     with pytest.raises(UnsupportedError, match=r"im2col::w.* halo of 2 pixels is not supported"):
@@ -251,7 +276,7 @@ def test_a_halo_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize(("corner", "offset"), list(product([-(2**15), 2**15 - 1], [0, 2**16 - 1])))
 def test_extreme_corners_and_offsets_stay_in_bounds(corner: int, offset: int) -> None:
-    column = Column((16, 40, 3), (16, 1024), (corner,), (corner,), (0, 2**31 - 1, -(2**31)), (offset,))
+    column = Column((16, 40, 3), (16, 1024), (corner,), (corner,), (0, corner, -(2**31)), (offset,))
     tensor, out = tensor_of(column), np.ones(column.pixels * 16, np.float16)
     seen = run_on(loading(column), column, "in_tensor", in_tensor=tensor, out=out)
     assert seen.fault is None

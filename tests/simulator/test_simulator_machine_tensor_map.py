@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulator_launch import Launch, load, run
+from simulator_launch import Launch, load, run, tiled
 from simulator_text import THREAD_ADDRESS, kernel
 
-from ptxbench.core import Hazard, UnsupportedError
+from ptxbench.core import DeviceError, Hazard, UnsupportedError
 
 # %r1 thread, %rd1 tensor, %rd2 global copy of the map, %rd3 output; 32 threads.
 MAKE = """
@@ -117,6 +117,30 @@ def test_a_map_without_its_fields_is_refused() -> None:
     )  # fmt: skip
     assert seen.fault is not None
     assert "holds no tensor map" in seen.fault.message
+
+
+def test_rows_wider_than_the_span_of_their_swizzle_are_refused() -> None:
+    mode = "swizzle_mode.shared::cta.b1024.b32 [%r2], "
+    body = MAKE.format(fill=0).replace(f"{mode}0;", f"{mode}1;")
+    seen = run(
+        load(kernel(body, pointers=3), ["k"]), Launch("k", ["in_tensor", "map", "out"]),
+        in_tensor=np.zeros((20, 40), np.float32), map=np.zeros(128, np.uint8), out=np.zeros((8, 16), np.float32),
+    )  # fmt: skip
+    assert seen.fault is not None
+    assert "rows of the box have 64 bytes, and its swizzle allows 32" in seen.fault.message
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"box": (16, 257, 1)}, "box extent 1 is 257, and must be 1 to 256"),
+    ({"mode": "im2col", "box": (16, 1025)}, "box extent 1 is 1025, and must be 1 to 1024"),
+    ({"mode": "im2col", "lower_corner": (33,)}, "the bounding box from 33 to 31 has no pixels"),
+])  # fmt: skip
+def test_a_box_that_the_driver_refuses(change: dict[str, object], reason: str) -> None:
+    corners = {"lower_corner": (0,), "upper_corner": (0,)} if "mode" in change else {}
+    map_ = tiled("in_tensor", (64, 32, 4), (16, 8)).model_copy(update=corners | change)
+    text = kernel("ret;", pointers=0).replace("k()", "k(.param .align 64 .b8 map[128])")
+    with pytest.raises(DeviceError, match=f"a tensor map that the driver refuses: {reason}"):
+        run(load(text, ["k"]), Launch("k", [map_]), in_tensor=np.zeros((4, 32, 64), np.float16))
 
 
 def test_the_address_of_a_parameter_in_32_bits() -> None:

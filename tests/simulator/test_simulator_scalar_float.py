@@ -244,3 +244,21 @@ def test_gross_approximations_in_double_precision(name: str) -> None:
     np.testing.assert_array_equal(np.isnan(got), np.isnan(flushed))
     np.testing.assert_allclose(got, flushed, rtol=2.0**-20)
     np.testing.assert_array_equal(np.signbit(got)[~np.isnan(got)], np.signbit(flushed)[~np.isnan(got)])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("relu", ["", ".relu"])
+def test_a_factor_from_outside_of_a_tensor_makes_zero(dtype: str, relu: str) -> None:
+    kind = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}[dtype]
+    a, b, c = (sample_half(kind, seed) for seed in (1, 2, 3))
+    for operand, first in ((a, 0), (b, 1), (c, 2)):
+        operand.view(np.uint16)[first::9] = 0x7FF7  # what a tensor copy fills with
+        operand.view(np.uint16)[first + 3 :: 9] = 0xFFF7
+    outside = np.any([operand.view(np.uint16) & 0x7FFF == 0x7FF7 for operand in (a, b)], axis=0)
+    got = evaluate(f"fma.rn.oob{relu}.{dtype} d, a, b, c;", a, b, c, result=kind, target="sm_90a")
+    plain = evaluate(f"fma.rn{relu}.{dtype} d, a, b, c;", a, b, c, result=kind, target="sm_90a")
+    assert (got.view(np.uint16)[outside] == 0).all()
+    assert_same(got[~outside], plain[~outside])
+    pairs = [operand.view(np.uint32) for operand in (a, b, c)]
+    packed = evaluate(f"fma.rn.oob{relu}.{dtype}x2 d, a, b, c;", *pairs, result=np.uint32, target="sm_90a")
+    assert_same(packed.view(kind), got)

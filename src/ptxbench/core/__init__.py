@@ -30,6 +30,7 @@ from ptxbench.core.map_rules import (
     L2_PROMOTIONS,
     OOB_FILLS,
     SWIZZLES,
+    box_complaints,
     map_complaints,
     map_reach,
 )
@@ -172,6 +173,7 @@ __all__ = [
     "Verdict",
     "Workload",
     "WorkloadReport",
+    "box_complaints",
     "digest_of",
     "families_of",
     "file_parts",

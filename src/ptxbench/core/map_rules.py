@@ -58,7 +58,7 @@ def map_complaints(tensor_map: TensorMap, address: int | None) -> Iterator[str]:
     if tensor_map.oob_fill != "none" and dtype not in _FLOATS:
         yield f"the fill with NaN needs a floating-point type, and the type is {dtype}"
     yield from _packed_complaints(tensor_map)
-    yield from _box_complaints(tensor_map)
+    yield from box_complaints(tensor_map)
     inner = tensor_map.box[0] * _BITS[dtype] // 8
     if interleave == "none":
         if dtype not in _PADDED and inner % 16:
@@ -90,6 +90,16 @@ def form_complaints(tensor_map: TensorMap) -> Iterator[str]:
             yield f"{name} is no {what}"
 
 
+def box_complaints(tensor_map: TensorMap) -> Iterator[str]:
+    """Which limits of a box, or of its bounding box, a map exceeds, in phrases."""
+    limits = [256] * len(tensor_map.box) if tensor_map.mode == "tiled" else [256, 1024]
+    for axis, (extent, limit) in enumerate(zip(tensor_map.box, limits, strict=True)):
+        if not 1 <= extent <= limit:
+            yield f"box extent {axis} is {extent}, and must be 1 to {limit}"
+    if tensor_map.mode != "tiled":
+        yield from _corner_complaints(tensor_map)
+
+
 def map_reach(tensor_map: TensorMap) -> tuple[int, int]:
     """Bytes from a map's address to behind its last element, and the dimension that takes it furthest."""
     end = reach = -(-tensor_map.dims[0] * _BITS[tensor_map.dtype] // 8)
@@ -115,15 +125,6 @@ def _packed_complaints(tensor_map: TensorMap) -> Iterator[str]:
             yield f"{dtype} does not support swizzle {tensor_map.swizzle}"
     if dtype == "16u6_align16b" and tensor_map.interleave != "none":
         yield "16u6_align16b needs interleave none"
-
-
-def _box_complaints(tensor_map: TensorMap) -> Iterator[str]:
-    limits = [256] * len(tensor_map.box) if tensor_map.mode == "tiled" else [256, 1024]
-    for axis, (extent, limit) in enumerate(zip(tensor_map.box, limits, strict=True)):
-        if not 1 <= extent <= limit:
-            yield f"box extent {axis} is {extent}, and must be 1 to {limit}"
-    if tensor_map.mode != "tiled":
-        yield from _corner_complaints(tensor_map)
 
 
 def _corner_complaints(tensor_map: TensorMap) -> Iterator[str]:

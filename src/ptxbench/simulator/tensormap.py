@@ -5,45 +5,38 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from ptxbench.core import DeviceError, TensorMap, UnsupportedError
+from ptxbench.core import DeviceError, TensorMap, UnsupportedError, box_complaints
 from ptxbench.simulator.lower.spaces import ATOMIC_TYPES
+from ptxbench.simulator.lower.tensormap import ELEMENTS
 
 TENSOR_MAP_BYTES: Final = 128
-_MAX_BOX: Final = 256
 _MAGIC: Final = 0x50414D54
-_MAX_PIXELS: Final = 1024
-_LAYOUT: Final = "<I5B5BBxQ5Q4Q5H3h3h"
+_LAYOUT: Final = "<I5B5B2BQ5Q4Q5H3h3h"
 _MODES: Final = {"tiled": 0, "im2col": 1, "im2col_w": 2, "im2col_w128": 3}
 _SWIZZLES: Final = {"none": 0, "32b": 1, "64b": 2, "128b": 3}
-# Element bytes and the type that reductions use; 8-bit elements cannot be reduced.
-_DTYPES: Final = {
-    "uint8": (1, "b32"), "uint16": (2, "b16"), "uint32": (4, "u32"), "int32": (4, "s32"), "uint64": (8, "u64"),
-    "int64": (8, "s64"), "float16": (2, "f16"), "float32": (4, "f32"), "float64": (8, "f64"), "bfloat16": (2, "bf16"),
-    "float32_ftz": (4, "f32"), "tfloat32": (4, "f32"), "tfloat32_ftz": (4, "f32"),
-}  # fmt: skip
 
 
 def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
     """The 128 bytes that stand for a map whose tensor begins at device address ``base``.
 
     Raises `UnsupportedError` for interleaved maps, for a stride between elements of the innermost dimension of tiled
-    maps, and for formats the simulator does not have; `DeviceError` for a box that no map can have.
+    maps, and for formats the simulator does not have; `DeviceError` for a box that the driver refuses.
     """
     if tensor_map.interleave != "none":
         raise UnsupportedError(f"tensor maps with interleave {tensor_map.interleave} are not supported")
     tiled = tensor_map.mode == "tiled"
     if tiled and tensor_map.element_strides[0] != 1:
         raise UnsupportedError(f"tensor maps with element strides {tensor_map.element_strides} are not supported")
-    if tensor_map.dtype not in _DTYPES or tensor_map.swizzle not in _SWIZZLES:
+    if tensor_map.dtype not in ELEMENTS or tensor_map.swizzle not in _SWIZZLES:
         raise UnsupportedError(f"tensor maps of {tensor_map.dtype} with swizzle {tensor_map.swizzle} are not supported")
-    size, reduced = _DTYPES[tensor_map.dtype]
+    for complaint in box_complaints(tensor_map):
+        raise DeviceError(f"the plan has a tensor map that the driver refuses: {complaint}")
+    size, reduced, conversion = ELEMENTS[tensor_map.dtype]
     rank = len(tensor_map.dims)
-    if max(tensor_map.box) > (_MAX_BOX if tiled else _MAX_PIXELS):
-        raise DeviceError(f"the plan has a tensor map with the box {tensor_map.box}, which is too large")
     packed = struct.pack(
         _LAYOUT, _MAGIC, rank, size, _SWIZZLES[tensor_map.swizzle], tensor_map.oob_fill != "none",
-        ATOMIC_TYPES[reduced], 1, *_padded(tensor_map.element_strides[1:], 4), _MODES[tensor_map.mode], base,
-        *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
+        ATOMIC_TYPES[reduced], 1, *_padded(tensor_map.element_strides[1:], 4), _MODES[tensor_map.mode],
+        conversion, base, *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
         *_padded(tensor_map.box, 5), *_padded(tensor_map.lower_corner, 3), *_padded(tensor_map.upper_corner, 3),
     )  # fmt: skip
     return packed.ljust(TENSOR_MAP_BYTES, b"\0")

@@ -7,9 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ptxbench.core import Record, Target, UsageError, Verdict, first_problem
+from ptxbench.core import Record, Target, UsageError, Verdict, record_in
 
 
 class VerdictKey(Record):
@@ -60,12 +58,7 @@ class VerdictStore:
 
 def read_verdict(path: Path) -> Verdict:
     """Reads one verdict; `UsageError` if the file is missing or is not a verdict of a known schema."""
-    try:
-        return Verdict.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read the verdict {path}: {error.strerror}") from error
-    except ValidationError as error:
-        raise UsageError(f"{path} is not a verdict of schema 1 ({first_problem(error)})") from error
+    return record_in(path, Verdict, "a verdict of schema 1", "give a file that `ptxbench eval` stored")
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ptxbench.adapt.training.checkpoints import NORMS
 from ptxbench.adapt.training.material import DataUse
-from ptxbench.core import Record, UsageError, first_problem
+from ptxbench.core import Record, UsageError, record_in
 from ptxbench.store import write_atomically
 
 RECORD = "training.json"
@@ -57,14 +55,9 @@ def write_record(folder: Path, record: TrainingRecord) -> None:
 
 def read_record(folder: Path) -> TrainingRecord:
     """The record in a training's folder; `UsageError` if there is none that can be read."""
-    path = folder / RECORD
-    try:
-        return TrainingRecord.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{folder} holds no training ({error.strerror}: {RECORD}); give a folder of `ptxbench train`"
-                         ) from error  # fmt: skip
-    except ValidationError as error:
-        raise UsageError(f"{path} is not a record of a training of schema 1 ({first_problem(error)})") from error
+    return record_in(
+        folder / RECORD, TrainingRecord, "a record of a training of schema 1", "give a folder of `ptxbench train`"
+    )
 
 
 def finished_record(folder: Path) -> TrainingRecord:

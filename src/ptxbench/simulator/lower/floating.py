@@ -91,11 +91,10 @@ def fma(site: Site) -> LoweredInstruction:
         return _mixed(site)
     type_name = _type(site, _TYPES)
     rounding = _rounding(site, type_name, None)
-    if site.base == "fma" and type_name in HALVES and site.take("oob"):
-        site.refuse("which NaN stands for what lies outside a tensor is not documented")
-    flags = _flags(site, ("ftz", FTZ), ("sat", SAT), ("relu", RELU))
+    outside = site.base == "fma" and type_name in HALVES and site.take("oob")
+    flags = _flags(site, ("relu", RELU)) if outside else _flags(site, ("ftz", FTZ), ("sat", SAT), ("relu", RELU))
     _check(site, flags, type_name, {"ftz": ("f32", "f32x2", *_F16), "sat": ("f32", *_F16), "relu": HALVES})
-    return _emit(site, type_name, (3,), rounding, flags.values(), base="fma")
+    return _emit(site, type_name, (3,), rounding, flags.values(), base="fma.oob" if outside else "fma")
 
 
 def div(site: Site) -> LoweredInstruction:

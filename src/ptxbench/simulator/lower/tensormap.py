@@ -18,13 +18,18 @@ _ELEMENT_TYPE: Final = 6
 _SWIZZLE: Final = 7
 _FILL: Final = 8
 _REDUCE_SHIFT: Final = 8
+_CONVERSION_SHIFT: Final = 16
 _BYTES: Final = 128
 _MOST_DIMENSIONS: Final = 5
-# Element bytes and the type of reductions in the order of the ISA's codes; ``b32`` where 8-bit elements have none.
-_ELEMENTS: Final = (
-    (1, "b32"), (2, "b16"), (4, "u32"), (4, "s32"), (8, "u64"), (8, "s64"), (2, "f16"), (4, "f32"), (4, "f32"),
-    (8, "f64"), (2, "bf16"), (4, "f32"), (4, "f32"),
-)  # fmt: skip
+_FLUSHED, _ROUNDED = 1, 2
+ELEMENTS: Final[dict[str, tuple[int, str, int]]] = {
+    "uint8": (1, "b32", 0), "uint16": (2, "b16", 0), "uint32": (4, "u32", 0), "int32": (4, "s32", 0),
+    "uint64": (8, "u64", 0), "int64": (8, "s64", 0), "float16": (2, "f16", 0), "float32": (4, "f32", 0),
+    "float32_ftz": (4, "f32", _FLUSHED), "float64": (8, "f64", 0), "bfloat16": (2, "bf16", 0),
+    "tfloat32": (4, "f32", _ROUNDED), "tfloat32_ftz": (4, "f32", _FLUSHED | _ROUNDED),
+}  # fmt: skip
+"""By the driver's name, in the order of the ISA's codes: bytes, the type of reductions (8-bit elements have none), and
+the machine's ``Conversion``."""
 
 
 def _tensormap(site: Site) -> LoweredInstruction:
@@ -60,10 +65,11 @@ def _coded(site: Site, name: str, space: Space, address: Slot, code: int) -> Low
     """The fields whose values are constants of the ISA."""
     field, value = 0, code
     if name == "elemtype":
-        if not 0 <= code < len(_ELEMENTS):
+        if not 0 <= code < len(ELEMENTS):
             site.refuse(f"element type {code} is not supported")
-        size, reduced = _ELEMENTS[code]
-        field, value = _ELEMENT_TYPE, ATOMIC_TYPES[reduced] << _REDUCE_SHIFT | size
+        size, reduced, conversion = tuple(ELEMENTS.values())[code]
+        field = _ELEMENT_TYPE
+        value = conversion << _CONVERSION_SHIFT | ATOMIC_TYPES[reduced] << _REDUCE_SHIFT | size
     elif name == "swizzle_mode":
         if not 0 <= code <= 3:
             site.refuse(f"swizzle mode {code} is not supported")

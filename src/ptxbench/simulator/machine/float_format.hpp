@@ -16,6 +16,9 @@ enum FloatFlag : i32 { kFtz = 1, kSat = 2, kRelu = 4, kNan = 8, kXorsign = 16, k
 
 constexpr u32 kCanonicalNan = 0x7fffffff;
 
+// The NaN that tensor copies write for what lies outside a tensor, whatever the type of its elements (an H200).
+constexpr u16 kOutsideNan = 0x7ff7;
+
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 
@@ -62,6 +65,14 @@ inline f32 to_f32(f16 value) {
   const u32 scaled = bits_of(float_of(magnitude) * 0x1p112f);
   const u32 special = magnitude | 0x7f800000;
   return float_of((magnitude >= 0x0f800000 ? special : scaled) | u32(value.bits & 0x8000) << 16);
+}
+
+// To nearest, ties to even: 10 mantissa bits in the place of 23. NaN becomes one NaN.
+inline u32 to_tf32(u32 bits) {
+  constexpr u32 kDropped = 0x1fff, kInfinity = 0x7f800000;
+  const u32 magnitude = bits & 0x7fffffff;
+  if (magnitude > kInfinity) return kCanonicalNan & ~kDropped;
+  return (bits + (magnitude < kInfinity ? 0xfff + (bits >> 13 & 1) : 0)) & ~kDropped;
 }
 
 // To nearest, ties to even; NaN becomes the canonical 0x7fff.

@@ -19,6 +19,14 @@ struct Fma {
     return narrow<T>(f32_to_odd(add_to_odd(f64(to_f32(a)) * f64(to_f32(b)), f64(to_f32(c)))));
   }
 };
+// .oob: an element from outside a tensor makes the result zero.
+struct FmaOutside {
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    const auto outside = [](T value) { return (value.bits & 0x7fff) == kOutsideNan; };
+    return outside(a) || outside(b) ? T{0} : Fma{}(a, b, c);
+  }
+};
 struct Neg { template <class T> T operator()(T a) const { return T{u16(a.bits ^ 0x8000)}; } };
 struct Abs { template <class T> T operator()(T a) const { return T{u16(a.bits & 0x7fff)}; } };
 
@@ -104,6 +112,9 @@ Step extreme_packed(Warp& warp, const Insn& insn, u32 mask) {
 #define PTX_BINARY(name, F)                                                                                 \
   {name ".f16", scalar<F, f16, f16, f16>}, {name ".bf16", scalar<F, bf16, bf16, bf16>},                     \
   {name ".f16x2", packed<F, f16, u32, u32>}, {name ".bf16x2", packed<F, bf16, u32, u32>}
+#define PTX_TERNARY(name, F)                                                                                \
+  {name ".f16", scalar<F, f16, f16, f16, f16>}, {name ".bf16", scalar<F, bf16, bf16, bf16, bf16>},          \
+  {name ".f16x2", packed<F, f16, u32, u32, u32>}, {name ".bf16x2", packed<F, bf16, u32, u32, u32>}
 #define PTX_EXTREME(name, MAX)                                                                              \
   {name ".f16", extreme<MAX, f16>}, {name ".bf16", extreme<MAX, bf16>},                                     \
   {name ".f16x2", extreme_packed<MAX, f16>}, {name ".bf16x2", extreme_packed<MAX, bf16>}
@@ -112,10 +123,8 @@ constexpr NamedHandler kTable[] = {
     PTX_BINARY("add", Add),
     PTX_BINARY("sub", Sub),
     PTX_BINARY("mul", Mul),
-    {"fma.f16", scalar<Fma, f16, f16, f16, f16>},
-    {"fma.bf16", scalar<Fma, bf16, bf16, bf16, bf16>},
-    {"fma.f16x2", packed<Fma, f16, u32, u32, u32>},
-    {"fma.bf16x2", packed<Fma, bf16, u32, u32, u32>},
+    PTX_TERNARY("fma", Fma),
+    PTX_TERNARY("fma.oob", FmaOutside),
     PTX_UNARY("neg", Neg),
     PTX_UNARY("abs", Abs),
     PTX_EXTREME("min", false),

@@ -48,6 +48,17 @@ void check_store(const Place& place, const TensorMap& map) {
                                               map.lower[d], map.upper[d], d + 1));
 }
 
+// Along W, H and D a column begins in the bounding box: an H200 takes another base for an illegal instruction.
+void check_base(const Place& place, const TensorMap& map, const Coordinates& at) {
+  for (u32 d = 1; d + 1 < map.rank; ++d) {
+    const i64 first = map.lower[d - 1], last = i64(map.dims[d]) - 1 + map.upper[d - 1];
+    if (at[d] < first || at[d] > last)
+      place.warp->illegal(*place.insn, format("coordinate %lld along dimension %u is outside the bounding box of the tensor "
+                                              "map, %lld to %lld",
+                                              (long long)at[d], d, (long long)first, (long long)last));
+  }
+}
+
 }  // namespace
 
 TensorMap read_map(const Place& place, const Operand& operand, u32 rank, CopyMode mode) {
@@ -62,6 +73,8 @@ TensorMap read_map(const Place& place, const Operand& operand, u32 rank, CopyMod
   if (map.mode != map_mode(mode))
     illegal(format("the tensor map was made by %s, the mode of the instruction needs %s", name_of(map.mode),
                    name_of(map_mode(mode))));
+  if (map.row_bytes() > map.row_pitch())
+    illegal(format("rows of the box have %u bytes, and its swizzle allows %u", map.row_bytes(), map.row_pitch()));
   if (mode == CopyMode::kIm2colNoOffsets) check_store(place, map);
   return map;
 }
@@ -79,6 +92,7 @@ Boxes read_coordinates(const Place& place, size_t first, const TensorMap& map, C
     return boxes;
   }
   for (u32 d = 0; d < map.rank; ++d) boxes.at[0][d] = coordinate(d);
+  if (map.mode == MapMode::kIm2col) check_base(place, map, boxes.at[0]);
   if (mode == CopyMode::kIm2col)
     for (u32 i = 0; i + 2 < map.rank; ++i) boxes.offsets[i] = offset(i);
   if (mode == CopyMode::kIm2colW || mode == CopyMode::kIm2colW128) {

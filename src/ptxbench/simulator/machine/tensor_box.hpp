@@ -37,12 +37,12 @@ struct BoxRow {
 // The rows of a box of a tiled map.
 template <class Visit>
 void for_tile_rows(const TensorMap& map, const Coordinates& at, BoxRow first, Visit visit) {
-  u32 rows = 1;
+  const u32 rows = u32(map.rows());
   std::array<u32, kMaxRank> extent{}, step{};  // along each dimension: steps, and the row's
-  for (u32 d = 1; d < map.rank; ++d) rows *= extent[d] = map.extent(d);
+  for (u32 d = 1; d < map.rank; ++d) extent[d] = map.extent(d);
   for (u32 number = 0; number < rows; ++number) {
     BoxRow row = first;
-    row.offset = number * map.box[0] * u32(map.element_bytes);
+    row.offset = number * map.row_pitch();
     bool inside = true;
     for (u32 d = 1; d < map.rank; ++d) {
       const i64 index = at[d] + i64(step[d]) * map.steps[d];
@@ -64,7 +64,7 @@ void for_pixels(const TensorMap& map, const Boxes& boxes, BoxRow first, Visit vi
   const u32 images = map.rank - 1u, traversed = map.mode == MapMode::kIm2col ? images : 2;
   for (u32 pixel = 0; pixel < map.pixels(); ++pixel) {
     BoxRow row = first;
-    row.offset = pixel * map.box[0] * u32(map.element_bytes);
+    row.offset = pixel * map.row_pitch();
     bool inside = true;
     for (u32 d = 1; d < map.rank; ++d) {
       const i64 index = at[d] + (d < images ? boxes.offsets[d - 1] : 0);
@@ -79,7 +79,7 @@ void for_pixels(const TensorMap& map, const Boxes& boxes, BoxRow first, Visit vi
       if (at[d] <= i64(map.dims[d]) - 1 + map.upper[d - 1]) break;
       at[d] = map.lower[d - 1];
     }
-    if (d == traversed) ++at[images];
+    if (d == traversed) at[images] += map.steps[images];
   }
 }
 

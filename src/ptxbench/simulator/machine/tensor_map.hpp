@@ -13,6 +13,9 @@ constexpr u32 kMaxRank = 5;
 // without D and H in those of fewer dimensions.
 enum class MapMode : u8 { kTiled, kIm2col, kIm2colW, kIm2colW128 };
 
+// What a load makes of 32-bit elements, as flags: zero of subnormals, tf32. lower/tensormap.py mirrors them.
+enum Conversion : u8 { kFlushed = 1, kRounded = 2 };
+
 struct TensorMap {
   u32 magic;
   u8 rank;
@@ -22,7 +25,7 @@ struct TensorMap {
   u8 reduce_type;  // AtomicType of reductions
   u8 steps[kMaxRank];  // elements from one that is loaded to the next, by dimension; 1 in the innermost
   MapMode mode;
-  u8 reserved;
+  u8 conversion;   // Conversion
   u64 base;
   u64 dims[kMaxRank];         // elements, innermost first
   u64 strides[kMaxRank - 1];  // bytes, of dimensions 1..
@@ -33,12 +36,18 @@ struct TensorMap {
   // Elements that a box has in shared memory along a dimension.
   u32 extent(u32 dimension) const { return (box[dimension] + steps[dimension] - 1u) / steps[dimension]; }
   u32 pixels() const { return mode == MapMode::kIm2colW128 ? 128 : box[1]; }
-  u64 box_bytes() const {
-    u64 bytes = element_bytes;
-    if (mode != MapMode::kTiled) return bytes * box[0] * pixels();
-    for (u32 d = 0; d < rank; ++d) bytes *= extent(d);
-    return bytes;
+  u64 rows() const {
+    if (mode != MapMode::kTiled) return pixels();
+    u64 rows = 1;
+    for (u32 d = 1; d < rank; ++d) rows *= extent(d);
+    return rows;
   }
+  u32 row_bytes() const { return box[0] * element_bytes; }
+  u64 box_bytes() const { return rows() * row_bytes(); }  // what a copy moves
+  // In shared memory every row of a swizzled box begins a span of its own, however narrow it is: what lies behind it is left
+  // alone (an H200, tests/oracles).
+  u32 row_pitch() const { return swizzle ? span_of(Swizzle(swizzle)) : row_bytes(); }
+  u64 tile_bytes() const { return rows() * row_pitch(); }
 };
 static_assert(sizeof(TensorMap) <= kTensorMapBytes);
 

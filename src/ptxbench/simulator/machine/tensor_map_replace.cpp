@@ -14,8 +14,8 @@ namespace {
 // Attribute values; lower/tensormap.py mirrors them.
 enum Field : i32 { kBase, kRank, kBox, kDims, kStride, kStep, kElementType, kSwizzle, kFill };
 
-// The bytes of an element and the type of reductions, as one value: type << 8 | bytes.
-constexpr u32 kReduceShift = 8;
+// The bytes of an element, the type of reductions and what loads make of it, as one value.
+constexpr u32 kReduceShift = 8, kConversionShift = 16;
 
 void set(TensorMap& map, Field field, u32 dimension, u64 value) {
   map.magic = kTensorMapMagic;
@@ -29,6 +29,7 @@ void set(TensorMap& map, Field field, u32 dimension, u64 value) {
     case kElementType:
       map.element_bytes = u8(value);
       map.reduce_type = u8(value >> kReduceShift);
+      map.conversion = u8(value >> kConversionShift);
       break;
     case kSwizzle: map.swizzle = u8(value); break;
     case kFill: map.nan_fill = u8(value); break;

@@ -21,11 +21,23 @@ namespace {
 constexpr u32 kTileAlign = 128;
 constexpr u64 kRowsAhead = 24;  // of a box that the host fetches early
 
+// What a box takes in shared memory.
 u32 checked_bytes(const Place& place, const TensorMap& map) {
-  if (map.box_bytes() > kOffsetMask)
+  if (map.tile_bytes() > kOffsetMask)
     place.warp->illegal(*place.insn, format("a box of %llu bytes does not fit into shared memory",
-                                            (unsigned long long)map.box_bytes()));
-  return u32(map.box_bytes());
+                                            (unsigned long long)map.tile_bytes()));
+  return u32(map.tile_bytes());
+}
+
+// The pieces of shared memory that hold elements of a box: all of it at once, unless there are gaps behind its rows.
+template <class Visit>
+void for_pieces(const TensorMap& map, const Location& tile, Visit visit) {
+  const auto piece = [&](u32 offset, u32 bytes) { visit(Location{nullptr, tile.cta, offset}, bytes); };
+  if (map.row_bytes() == map.row_pitch()) return piece(tile.offset, u32(map.tile_bytes()));
+  for (u32 row = 0; row < map.rows(); ++row)
+    for (u32 byte = 0; byte < map.row_bytes(); byte += 16)
+      piece(swizzled(tile.offset + row * map.row_pitch() + byte, Swizzle(map.swizzle)),
+            std::min(16u, map.row_bytes() - byte));
 }
 
 // Bytes [begin, end) of a row in pieces that do not cross a 16-byte chunk: piece(offset in the row, swizzled offset,
@@ -72,10 +84,24 @@ const Segment* plain_source(const Place& place, const TensorMap& map, const Coor
   return segment && segment->written.empty() ? segment : nullptr;
 }
 
-// The value of elements outside the tensor.
-void fill(u8* to, u32 bytes, const TensorMap& map) {
-  std::memset(to, 0, bytes);
-  if (map.nan_fill) std::memset(to, 0xff, bytes);
+// The value of elements outside the tensor. NaN is the same two bytes for every type (an H200).
+void fill(u8* window, u32 offset, u32 bytes, const TensorMap& map) {
+  std::memset(window + offset, 0, bytes);
+  if (map.nan_fill)
+    for (u32 at = offset; at < offset + bytes; ++at) window[at] = u8(kOutsideNan >> at % 2 * 8);
+}
+
+// Copies elements into shared memory as the map's data type asks.
+void copy_elements(u8* to, const u8* from, u32 bytes, u8 conversion) {
+  std::memcpy(to, from, bytes);
+  if (!conversion) return;
+  for (u32 at = 0; at < bytes; at += 4) {
+    u32 word;
+    std::memcpy(&word, from + at, 4);
+    if (conversion & kFlushed) word = bits_of(flush(float_of(word)));
+    if (conversion & kRounded) word = to_tf32(word);
+    std::memcpy(to + at, &word, 4);
+  }
 }
 
 // `barrier` is the one that the CTA of the destination waits on.
@@ -83,14 +109,16 @@ void load_box(const Place& place, const Issue& issue, const TensorMap& map, cons
               u32 destination, u32 barrier) {
   const u32 bytes = checked_bytes(place, map);
   const Location to = shared_at(place, destination, bytes, number ? 1 : kTileAlign, Scope::kCluster);
-  check_delivery(place, issue, to, bytes, barrier, RaceKind::kWrite);
+  for_pieces(map, to, [&](const Location& piece, u32 count) {
+    check_delivery(place, issue, piece, count, barrier, RaceKind::kWrite);
+  });
   u8* window = to.data - to.offset;
-  const u32 row_bytes = map.box[0] * u32(map.element_bytes);
+  const u32 row_bytes = map.row_bytes();
   const Swizzle swizzle = Swizzle(map.swizzle);
   // Rows lie far apart, so the host cannot guess the next ones.
   const u64 ahead = map.rank > 1 ? kRowsAhead * map.strides[0] * map.steps[1] : 0;
   const Segment* plain = plain_source(place, map, boxes.at[number]);
-  const bool whole_chunks = row_bytes % 16 == 0 && to.offset % 16 == 0;
+  const bool whole_chunks = row_bytes % 16 == 0 && to.offset % 16 == 0 && !map.conversion;
   const auto source_of = [&](const BoxRow& row) -> const u8* {
     if (plain) return plain->host + (row.address - plain->base);
     const u8* from = global_at(place, row.address + row.begin, row.end - row.begin, 1, Access::kRead) - row.begin;
@@ -103,21 +131,22 @@ void load_box(const Place& place, const Issue& issue, const TensorMap& map, cons
       for (u32 byte = row.begin; ahead && byte < row.end; byte += 64) __builtin_prefetch(from + ahead + byte);
       if (whole_chunks && row.end - row.begin == row_bytes)
         return copy_row(window, to.offset + row.offset, from, row_bytes, swizzle);
-      for_chunks(to.offset, row, row.begin, row.end, swizzle,
-                 [&](u32 begin, u32 offset, auto count) { std::memcpy(window + offset, from + begin, count); });
+      for_chunks(to.offset, row, row.begin, row.end, swizzle, [&](u32 begin, u32 offset, auto count) {
+        copy_elements(window + offset, from + begin, count, map.conversion);
+      });
     }
-    const auto outside = [&](u32, u32 offset, u32 count) { fill(window + offset, count, map); };
+    const auto outside = [&](u32, u32 offset, u32 count) { fill(window, offset, count, map); };
     for_chunks(to.offset, row, 0, row.begin, swizzle, outside);
     for_chunks(to.offset, row, row.end, row_bytes, swizzle, outside);
   });
-  to.cta->wrote_async(to.offset, bytes);
+  for_pieces(map, to, [](const Location& piece, u32 count) { piece.cta->wrote_async(piece.offset, count); });
 }
 
 // Boxes lie one behind the other.
 void load_boxes(const Place& place, const Issue& issue, const TensorMap& map, const Boxes& boxes, u32 destination,
                 u32 barrier) {
   for (u32 i = 0; i < boxes.count; ++i)
-    load_box(place, issue, map, boxes, i, destination + i * u32(map.box_bytes()), barrier);
+    load_box(place, issue, map, boxes, i, destination + i * u32(map.tile_bytes()), barrier);
 }
 
 Step load(Warp& warp, const Insn& insn, u32 mask) {
@@ -194,11 +223,12 @@ Step store(Warp& warp, const Insn& insn, u32 mask) {
     const Boxes boxes = read_coordinates(place, 2, map, mode);
     warp.run->site(place).bytes += boxes.count * map.box_bytes();
     auto staged = std::make_shared<std::vector<u8>>();
-    const u32 bytes = boxes.count * checked_bytes(place, map);
-    check_bulk_read(place, shared_at(place, source, bytes, kTileAlign, Scope::kCta), bytes);
+    Location from = shared_at(place, source, boxes.count * checked_bytes(place, map), kTileAlign, Scope::kCta);
+    for (u32 i = 0; i < boxes.count; ++i, from.offset += u32(map.tile_bytes()))
+      for_pieces(map, from, [&](const Location& piece, u32 bytes) { check_bulk_read(place, piece, bytes); });
     const auto read = [=] {
       for (u32 i = 0; i < boxes.count; ++i)
-        read_box(place, map, boxes, i, source + i * u32(map.box_bytes()), *staged);
+        read_box(place, map, boxes, i, source + i * u32(map.tile_bytes()), *staged);
     };
     const auto write = [=] {
       const u8* from = staged->data();
