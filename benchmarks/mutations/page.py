@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.mutations.mutants import CLASSES, OPERATIONS, REPEAT
-from benchmarks.mutations.reasons import Reason, reason_for
+from benchmarks.mutations.reasons import Reason, last_reading, read_missed, reason_for
 
 Row = dict[str, Any]
 MISMATCHED = ("deadlock", "illegal_instruction")
@@ -82,7 +82,7 @@ def write_page(page: Path, report: Row, reasons: Sequence[Reason]) -> None:
 
 
 def _head(report: Row, reasons: Sequence[Reason]) -> str:
-    count, files = tally(mutants_of(report), reasons), len(report["files"])
+    count, files, reading = tally(mutants_of(report), reasons), len(report["files"]), last_reading()
     foreign = sum(entry["file"].startswith("triton/") for entry in report["files"])
     return f"""# Mutation gate
 
@@ -110,8 +110,8 @@ schedule, each with `--races`; of Triton's the table of runs lists what is repor
 
 The second rate depends on the reasons. They were written after the survivors had been seen. For each of them somebody
 who had not written it tried to refute it: by a schedule or a size at which the mutant fails, or by the words of the
-PTX ISA. What could be refuted counts as missed, until something notices it. The reasons that came last, marked in that
-file, nobody has read but their writer.
+PTX ISA. What could be refuted counts as missed, until something notices it. Every row has had two readers. Of the
+{reading.rows} rows at the last reading, {reading.reworded} got another reason and {reading.taken_back} were taken back.
 """
 
 
@@ -168,13 +168,16 @@ def _missed(rows: Sequence[Row], reasons: Sequence[Reason]) -> str:
     missed = [row for row in rows if row["noticed"] == "survived" and not reason_for(row, reasons)]
     if not missed:
         return "## Missed\n\nNone.\n"
-    lines = [f"| `{r['file']}` | {r['line']} | {r['operation']} | `{r['opcode']}` |" for r in missed]
+    lines = [
+        f"| `{r['file']}` | {r['line']} | {r['operation']} | `{r['opcode']}` | {reason_for(r, read_missed())} |"
+        for r in missed
+    ]
     why = (
-        "Triton lets the lane that `elect.sync` chooses initialise an mbarrier on which thread 0 arrives. The ISA\n"
-        "leaves the choice open, so that the barrier between the two is needed; hardware and the simulator choose the\n"
-        "lowest lane, which is thread 0, and program order is enough. To choose another finds these mutants, but\n"
-        "breaks CUTLASS, where thread 0 announces the bytes that the elected lane copies. A line may be that of a\n"
-        "wrapper in the header set.\n"
+        "The PTX ISA leaves these open; the simulator, and hardware as far as is known, are kind to the kernel. The\n"
+        "ISA does not say which lane `elect.sync` chooses; here it is the lowest, which is thread 0, and program\n"
+        "order is enough. To choose another breaks CUTLASS, where thread 0 announces the bytes that the elected\n"
+        "lane copies, in either order. A wait for `cp.async` is a thread's own; here a warp waits as a whole. And\n"
+        "commits signal in their order. A line may be that of a wrapper in the header set.\n"
     )
-    head = ["## Missed\n", why, "| kernel | line | operation | instruction |", "|---|---|---|---|"]
+    head = ["## Missed\n", why, "| kernel | line | operation | instruction | because |", "|---|---|---|---|---|"]
     return "\n".join([*head, *lines, ""])

@@ -1,4 +1,4 @@
-"""Why survivors are called equivalent: the committed rows of ``survivors.toml``."""
+"""Why survivors are called equivalent, or missed: the committed rows of ``survivors.toml``."""
 
 from __future__ import annotations
 
@@ -38,12 +38,35 @@ class Reason:
         )
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The last reading of the rows by somebody else than their writer: how many there were, and how many of these got
+    another reason or were taken back.
+    """
+
+    rows: int
+    reworded: int
+    taken_back: int
+
+
 def read_reasons(path: Path = SURVIVORS) -> tuple[Reason, ...]:
-    """All rows, in order; the first that covers a survivor counts."""
-    rows = tomllib.loads(path.read_text())["survivors"]
+    """Why survivors are equivalent, in order; the first row that covers a survivor counts."""
+    return _rows(path, "survivors")
+
+
+def read_missed(path: Path = SURVIVORS) -> tuple[Reason, ...]:
+    """Why survivors are none of these."""
+    return _rows(path, "missed")
+
+
+def last_reading(path: Path = SURVIVORS) -> Reading:
+    return Reading(**tomllib.loads(path.read_text())["last_reading"])
+
+
+def _rows(path: Path, table: str) -> tuple[Reason, ...]:
     return tuple(
         Reason(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        for row in rows
+        for row in tomllib.loads(path.read_text())[table]
     )
 
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from benchmarks.mutations.ledger import Ledger
 from benchmarks.mutations.mutants import REPEAT, class_of, mutants
 from benchmarks.mutations.page import MISMATCHED, mutants_of, repeats_of, tally, write_page
-from benchmarks.mutations.reasons import read_reasons, reason_for
+from benchmarks.mutations.reasons import last_reading, read_missed, read_reasons, reason_for
 from benchmarks.mutations.trying import Outcome, Subject, attempt, news, subject
 
 from ptxbench.check import Finding
@@ -178,6 +178,18 @@ def test_every_reason_is_needed():
     rows = mutants_of(json.loads(RESULTS.read_text()))
     unused = [reason for reason in read_reasons() if not any(reason.covers(row) for row in rows)]
     assert unused == []
+
+
+def test_what_is_missed_is_explained():
+    rows = mutants_of(json.loads(RESULTS.read_text()))
+    missed = [row for row in rows if row["noticed"] == "survived" and not reason_for(row, read_reasons())]
+    assert [row for row in missed if not reason_for(row, read_missed())] == []
+
+
+def test_the_last_reading_was_of_all_rows():
+    reading = last_reading()
+    assert reading.rows >= len(read_reasons())
+    assert reading.reworded + reading.taken_back <= reading.rows
 
 
 def test_the_goal_is_met():
