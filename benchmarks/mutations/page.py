@@ -175,9 +175,9 @@ def _missed(rows: Sequence[Row], reasons: Sequence[Reason]) -> str:
     why = (
         "The PTX ISA leaves these open; the simulator, and hardware as far as is known, are kind to the kernel. The\n"
         "ISA does not say which lane `elect.sync` chooses; here it is the lowest, which is thread 0, and program\n"
-        "order is enough. To choose another breaks CUTLASS, where thread 0 announces the bytes that the elected\n"
-        "lane copies, in either order. A wait for `cp.async` is a thread's own; here a warp waits as a whole. And\n"
-        "commits signal in their order. A line may be that of a wrapper in the header set.\n"
+        "order is enough. To choose another would find these, but stops CUTLASS, where thread 0 announces the bytes\n"
+        "only if it is the elected lane as well: on `sm_90a` its kernels wait for ever then. A line may be that of\n"
+        "a wrapper in the header set.\n"
     )
     head = ["## Missed\n", why, "| kernel | line | operation | instruction | because |", "|---|---|---|---|---|"]
     return "\n".join([*head, *lines, ""])

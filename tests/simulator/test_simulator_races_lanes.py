@@ -52,6 +52,18 @@ RETRY:
 mbarrier.try_wait.parity.shared.b64 %p2, [%r20], 0;
 @!%p2 bra RETRY;
 ret;"""
+# A lane reads what its neighbour has copied and waited for, or overwrites it.
+COPIED = """
+cp.async.ca.shared.global [%r4], [%rd21], 4;
+cp.async.commit_group;
+cp.async.wait_group 0;
+{sync}
+ld.shared.u32 %r10, [%r5];
+st.global.u32 [%rd21], %r10;
+ret;"""
+OVER_COPY = COPIED.replace("ld.shared.u32 %r10, [%r5];\nst.global.u32 [%rd21], %r10;", "st.shared.u32 [%r5], 7;")
+BODIES = (NEIGHBOURS, OVERWRITE, COPY, INIT, COPIED, OVER_COPY)
+NAMES = ("read", "overwrite", "copy", "mbarrier", "copied", "over a copy")
 MEETINGS = ("bar.warp.sync -1;", "bar.sync 0;", "shfl.sync.idx.b32 %r11, %r1, 0, 31, -1;")
 
 
@@ -67,7 +79,7 @@ def only(seen: Observation) -> Hazard:
     return hazard
 
 
-@pytest.mark.parametrize("body", [NEIGHBOURS, OVERWRITE, COPY, INIT], ids=["read", "overwrite", "copy", "mbarrier"])
+@pytest.mark.parametrize("body", BODIES, ids=NAMES)
 @pytest.mark.parametrize("sync", MEETINGS)
 def test_lanes_that_meet_are_silent(body: str, sync: str) -> None:
     seen, _ = check(body.format(sync=sync))
@@ -79,7 +91,9 @@ def test_lanes_that_meet_are_silent(body: str, sync: str) -> None:
     (OVERWRITE, "st.shared.u32 writes shared byte 0 in lane 0 of CTA (0,0,0) warp 0"),
     (COPY, "cp.async.bulk.global.shared::cta.bulk_group reads shared byte 4 in lane 0"),
     (INIT, "mbarrier.arrive.shared.b64 reads shared byte 256 in lane 1"),
-], ids=["read", "overwrite", "copy", "mbarrier"])  # fmt: skip
+    (COPIED, "ld.shared.u32 reads shared byte 4 in lane 0"),
+    (OVER_COPY, "st.shared.u32 writes shared byte 4 in lane 0"),
+], ids=NAMES)  # fmt: skip
 def test_lanes_that_do_not_meet_are_found(body: str, what: str) -> None:
     hazard = only(check(body.format(sync=""))[0])
     assert (hazard.severity, hazard.kind) == ("rule", "lane_race")
@@ -87,7 +101,7 @@ def test_lanes_that_do_not_meet_are_found(body: str, what: str) -> None:
     assert "bar.warp.sync" in hazard.advice
 
 
-@pytest.mark.parametrize("body", [NEIGHBOURS, OVERWRITE, COPY, INIT], ids=["read", "overwrite", "copy", "mbarrier"])
+@pytest.mark.parametrize("body", BODIES, ids=NAMES)
 def test_an_election_orders_nothing(body: str) -> None:
     assert only(check(body.format(sync="elect.sync _|%p5, -1;"))[0]).kind == "lane_race"
 
@@ -133,5 +147,41 @@ RETRY:
 mbarrier.try_wait.parity.shared.b64 %p2, [%r20], 0;
 @!%p2 bra RETRY;
 ld.shared.u32 %r10, [%r5];
+ret;"""
+    assert check(body)[0].hazards == ()
+
+
+def test_a_copy_is_named_as_the_write() -> None:
+    message = only(check(COPIED.format(sync=""))[0]).message
+    assert "together with lane 1, which wrote it before: cp.async.ca.shared.global (PTX line " in message
+
+
+def test_a_meeting_ahead_of_the_wait_is_too_early() -> None:
+    body = COPIED.format(sync="").replace("cp.async.wait_group 0;", "bar.warp.sync -1;\ncp.async.wait_group 0;")
+    assert only(check(body)[0]).kind == "lane_race"
+
+
+def test_a_lane_may_read_what_it_has_copied() -> None:
+    assert check(COPIED.format(sync="").replace("[%r5]", "[%r4]"))[0].hazards == ()
+
+
+def test_what_is_pending_yet_is_noted_at_its_own_wait() -> None:
+    """The neighbour's bytes were waited for before the lanes met, and the wait for other bytes comes after."""
+    other = "add.u32 %r6, %r4, 128;\ncp.async.ca.shared.global [%r6], [%rd21], 4;\ncp.async.commit_group;\n"
+    body = COPIED.format(sync=other + "bar.warp.sync -1;\ncp.async.wait_group 0;")
+    assert check(body)[0].hazards == ()
+
+
+def test_an_mbarrier_brings_lanes_together_that_copy() -> None:
+    body = """
+@%p1 mbarrier.init.shared.b64 [%r20], 32;
+bar.warp.sync -1;
+cp.async.ca.shared.global [%r4], [%rd21], 4;
+cp.async.mbarrier.arrive.noinc.shared.b64 [%r20];
+RETRY:
+mbarrier.try_wait.parity.shared.b64 %p2, [%r20], 0;
+@!%p2 bra RETRY;
+ld.shared.u32 %r10, [%r5];
+cp.async.wait_all;
 ret;"""
     assert check(body)[0].hazards == ()

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lanes.hpp"
 #include "mbarrier.hpp"
 #include "races.hpp"
 
@@ -111,6 +112,25 @@ void complete_groups(Warp& warp, u32 mask, const u32* limit) {
   std::erase_if(copies, [](const AsyncCopy& copy) { return !copy.pending; });
 }
 
+// Takes the copies of the lanes in `mask` whose group number is below `limit[lane]` from those that were not waited for.
+// What a lane waits for itself is there for this lane only (PTX ISA, cp.async.wait_group), as if it wrote it now: the
+// other lanes have to meet it. An mbarrier (`alone` is false) brings them together.
+void note_waited(Warp& warp, u32 mask, const u32* limit, bool alone) {
+  Races* races = warp.cta->cluster->races.get();
+  if (!races) return;
+  auto& copies = copies_of(warp).unwaited;
+  for (AsyncCopy& copy : copies)
+    for_lanes(copy.pending & mask, [&](u32 lane) {
+      if (copy.group[lane] >= limit[lane]) return;
+      copy.pending &= ~(1u << lane);
+      if (!alone) return;
+      const Place place{&warp, copy.place.insn, lane};
+      const Location to = shared_at(place, copy.to[lane], copy.bytes, copy.bytes, Scope::kCta);
+      races->lanes(*to.cta).access(place, to.offset, copy.bytes, RaceKind::kWrite);
+    });
+  std::erase_if(copies, [](const AsyncCopy& copy) { return !copy.pending; });
+}
+
 Step cp_async(Warp& warp, const Insn& insn, u32 mask) {
   AsyncCopy copy;
   copy.place = {&warp, &insn, 0};
@@ -129,6 +149,7 @@ Step cp_async(Warp& warp, const Insn& insn, u32 mask) {
     copy.source_bytes[lane] = source_bytes;
   });
   warp.run->site(copy.place).bytes += u64(copy.bytes) * u32(__builtin_popcount(mask));
+  if (warp.cta->cluster->races) state.unwaited.push_back(copy);
   if (!warp.run->late(Deferred::kCopy)) for_lanes(mask, [&](u32 lane) { perform(copy, lane); });
   if (copy.pending) warp.run->hold_pending(), state.async.push_back(copy);
   return Step::kNext;
@@ -148,6 +169,7 @@ Step async_wait(Warp& warp, const Insn& insn, u32 mask) {
     limit[lane] = insn.attr[0] < 0 ? open + 1 : open - std::min(pending, open);
   }
   complete_groups(warp, mask, limit);
+  note_waited(warp, mask, limit, true);
   waited_for(warp, Engine::kAsyncCopy, warp.number(), *std::min_element(limit, limit + kLanes));
   return Step::kNext;
 }
@@ -161,6 +183,7 @@ Step async_arrive(Warp& warp, const Insn& insn, u32 mask) {
     if (!insn.attr[1]) ++mbarrier_at(place, address, Scope::kCta).pending;
     u32 limit[kLanes];
     std::fill_n(limit, kLanes, copies_of(warp).group[lane] + 1);
+    note_waited(warp, 1u << lane, limit, false);
     if (Races* races = warp.cta->cluster->races.get()) races->release(warp, races->mbarrier(address).arriving);
     warp.run->defer({Deferred::kCopy, place, true, [=, &warp] {
                        complete_groups(warp, 1u << lane, limit);

@@ -36,6 +36,7 @@ struct AsyncCopy {
 struct CopyState {
   std::map<u32, BulkGroups> bulk;  // by lane
   std::vector<AsyncCopy> async;
+  std::vector<AsyncCopy> unwaited;  // only if races are checked; `pending` are the lanes that have not waited yet
   u32 group[kLanes] = {};  // the lane's open cp.async group
 };
 

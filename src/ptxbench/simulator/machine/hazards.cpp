@@ -72,7 +72,10 @@ const HazardInfo& hazard_info(HazardKind kind) {
       {"missing_tensormap_fence", false,
        "Put fence.proxy.tensormap::generic.acquire with the map's address before the copy, in a thread of its CTA, after "
        "the synchronisation with the writer."},
-      {"lane_race", false, "Put bar.warp.sync (__syncwarp) between the two accesses."},
+      {"lane_race", false, "Put bar.warp.sync (__syncwarp) between the two accesses; of cp.async, behind the wait."},
+      {"unknown_mbarrier_phase", false,
+       "Let the warp wait for every phase of the mbarrier, or synchronise it with one that has waited for the phase "
+       "before."},
   };
   return kTable[size_t(kind)];
 }

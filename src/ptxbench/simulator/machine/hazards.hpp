@@ -67,6 +67,7 @@ enum class HazardKind : u8 {
   kDivergentOperand,
   kMissingTensorMapFence,
   kLaneRace,
+  kUnknownPhase,
 };
 
 struct HazardInfo {

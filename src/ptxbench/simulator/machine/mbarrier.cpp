@@ -54,14 +54,36 @@ void release_to(const Place& place, u32 address, bool relaxed) {
     races->release(*place.warp, arriving);
 }
 
-// What a warp learns that has seen a phase complete.
-void acquire_from(const Place& place, u32 address, const MBarrier& barrier) {
+// A wait by parity is for the current phase or the one before it (PTX ISA, mbarrier.test_wait). While the phase before the
+// awaited one is still current, the one before that answers: the warp has to know that it is over.
+void check_parity(const Place& place, u32 address, const MBarrier& barrier) {
+  Races& races = *place.warp->cta->cluster->races;
+  if (races.clock(*place.warp).of(races.engine(Engine::kPhase, address)) + 1 >= barrier.phase) return;
+  place.warp->run->hazard(HazardKind::kUnknownPhase, place, [&] {
+    return format("waits by parity for phase %llu of the mbarrier at shared byte %u, but nothing tells %s that phase %llu is "
+                  "over, and until then the wait passes at once",
+                  (unsigned long long)barrier.phase - 1, (address & kOffsetMask) - kReservedShared,
+                  place.warp->name().c_str(), (unsigned long long)barrier.phase - 2);
+  });
+}
+
+// The warp knows that the last phase is over, but not what lies before its end.
+void knows_phase(const Place& place, u32 address, const MBarrier& barrier) {
+  Races* races = place.warp->cta->cluster->races.get();
+  if (races) races->clock(*place.warp).reach(races->engine(Engine::kPhase, address), u32(barrier.phase));
+}
+
+// What a warp learns that has seen a phase complete; if relaxed, only that it is over.
+void acquire_from(const Place& place, u32 address, const MBarrier& barrier, bool relaxed) {
   Races* races = place.warp->cta->cluster->races.get();
   if (!races) return;
-  ++place.warp->meeting;
   Clock& clock = races->clock(*place.warp);
+  const u32 work = races->engine(Engine::kMbarrier, address), phase = u32(barrier.phase);
+  if (place.insn->attr[1] && clock.of(work) + 1 < phase) check_parity(place, address, barrier);
+  if (relaxed) return knows_phase(place, address, barrier);
+  ++place.warp->meeting;
   clock.merge(races->mbarrier(address).released);
-  clock.reach(races->engine(Engine::kMbarrier, address), u32(barrier.phase));
+  clock.reach(work, phase);
 }
 
 void check_word(const Place& place, u32 address, RaceKind kind) {
@@ -137,7 +159,10 @@ Step arrive(Warp& warp, const Insn& insn, u32 mask) {
     }
     check_word(place, address, RaceKind::kStrongRead);
     release_to(place, address, relaxed);
+    const u64 phase = barrier.phase;
+    const bool alone = count == barrier.expected;
     mbarrier_arrive(place, address, scope_of(insn), count);
+    if (alone && barrier.phase != phase) knows_phase(place, address, barrier);
   });
   warp.signal();
   return Step::kNext;
@@ -177,7 +202,7 @@ Step wait(Warp& warp, const Insn& insn, u32 mask) {
     check_word(place, address, RaceKind::kStrongRead);
     if (!phase_done(warp, insn, barrier, lane)) return;
     done |= 1u << lane;
-    if (!insn.attr[3]) acquire_from(place, address, barrier);
+    acquire_from(place, address, barrier, insn.attr[3]);
   });
   if (!done && insn.attr[2]) {
     if (!warp.timed_out) return Step::kBlock;

@@ -98,6 +98,7 @@ bool Races::sees_init_fence(const Warp& user, const Warp& maker, u64 made) {
 
 void Races::renew_mbarrier(u32 address) {
   engines_.erase({Engine::kMbarrier, address});
+  engines_.erase({Engine::kPhase, address});
   mbarriers_[address] = {};
 }
 

@@ -31,8 +31,9 @@ class Clock {
   std::vector<u32> steps_;
 };
 
-// Engines of a warp (those of bulk copies: of a lane). wgmma belongs to the warpgroup: to its first warp.
-enum class Engine : u8 { kWarp, kBulk, kAsyncCopy, kWgmma, kTensorPipe, kTensorLoad, kTensorStore, kMbarrier };
+// Engines of a warp (those of bulk copies: of a lane). wgmma belongs to the warpgroup: to its first warp. What an mbarrier
+// completes is an engine's work; its phases alone are what a relaxed wait learns of.
+enum class Engine : u8 { kWarp, kBulk, kAsyncCopy, kWgmma, kTensorPipe, kTensorLoad, kTensorStore, kMbarrier, kPhase };
 
 class LaneExchange;
 
