@@ -59,7 +59,7 @@ def unlike_variants(family: str, task: str) -> list[Variant]:
     found: dict[tuple[object, ...], Variant] = {}
     for variant in some_variants(family, task, 10_000):
         if not variant.design.get("standalone"):
-            keys = ("schedule", "store", "cluster", "persistent", "weights", "recompute")
+            keys = ("schedule", "store", "cluster", "persistent", "weights", "recompute", "correction")
             found.setdefault(tuple(variant.design.get(key) for key in keys), variant)
     return list(found.values())
 

@@ -36,6 +36,7 @@ def test_kernels_are_rendered_with_facts_and_an_explanation(family: str, task: s
         assert str(variant.plan.facts["shared_bytes"]) in text
         for barrier in variant.plan.facts["barriers"]:
             assert f"`{barrier.name}`" in text
+            assert re.search(rf"uint64_t [^;]*\b{barrier.name}\b", variant.source), barrier.name
 
 
 def test_designs_are_products_of_lists() -> None:
@@ -57,6 +58,42 @@ def test_a_ring_that_does_not_fit_is_left_out() -> None:
     assert plan.facts["stage_bytes"] == (128 + 256) * 64 * 2
     assert plan.facts["shared_bytes"] == 4 * (128 + 256) * 64 * 2 + 1024  # 8 barriers of 8 bytes, aligned to 1024
     assert plan_gemm(task, Target.SM_90A, fits.model_copy(update={"stages": 5})) is None
+
+
+def test_each_cta_of_a_pair_holds_half_of_b() -> None:
+    design = GemmDesign(schedule="warps", tile_n=256, stages=4, pair=True, persistent=True, accumulators=2)
+    plan = plan_gemm(get_task("gemm_b_kn"), Target.SM_100A, design)
+    assert plan is not None
+    assert "cta_pair" in plan.techniques
+    assert plan.facts["stage_bytes"] == (128 + 256 // 2) * 64 * 2
+    assert plan.facts["shared_bytes"] == 4 * plan.facts["stage_bytes"] + 1024  # 12 barriers and the address
+    assert {barrier.name: barrier.arrivals for barrier in plan.facts["barriers"]} == {
+        "full": 1, "empty": 1, "ready": 1, "drained": 8,
+    }  # fmt: skip
+    half_a_panel = design.model_copy(update={"tile_n": 64, "accumulators": 1})
+    assert plan_gemm(get_task("gemm_b_kn"), Target.SM_100A, half_a_panel) is None
+    assert plan_gemm(get_task("gemm_f16"), Target.SM_100A, design.model_copy(update={"cluster": "m"})) is None
+
+
+def test_the_plan_of_a_pair_states_what_both_ctas_send() -> None:
+    (variant,) = some_variants("gemm_blackwell_pair", "gemm_f16", 1)
+    text = explain_variant(variant, {"M": 4096, "N": 4096, "K": 4096})
+    assert variant.design["tile_n"] == 256
+    assert "256x256 of C, 128 rows each" in text
+    assert f"{2 * variant.plan.facts['stage_bytes']} in all" in text
+    assert "256 tiles and 64 steps" in text
+
+
+def test_designs_that_teach_pairs_and_specialised_warps_exist_for_blackwell() -> None:
+    found = {
+        family.name: Counter(name for variant in some_variants(family.name, family.tasks[0], 200)
+                             for name in variant.plan.techniques)
+        for family in load_families() if family.target is Target.SM_100A
+    }  # fmt: skip
+    assert found["gemm_blackwell_pair"]["cta_pair"] > 0
+    assert found["gemm_blackwell_cluster"]["multicast"] > 0
+    assert {"specialised_warps", "correction_warps", "lazy_rescale"} <= set(found["forward_blackwell_warps"])
+    assert {"specialised_warps", "weights_in_tmem", "recomputation"} <= set(found["backward_blackwell_warps"])
 
 
 def test_members_are_laid_out_as_in_cpp() -> None:

@@ -75,6 +75,13 @@ def test_a_second_build_asks_for_nothing(judge: StoringEvaluator) -> None:
     assert not said
 
 
+def test_a_pair_of_ctas_is_judged(local: LocalEvaluator, judge: StoringEvaluator) -> None:
+    variant = next(v for v in unlike_variants("gemm_blackwell_pair", "gemm_f16") if v.design.get("persistent"))
+    assert recorded_shared_bytes(local, variant) == {variant.plan.facts["shared_bytes"]}
+    good = judge_good(judge, as_kernel(variant), speed_floor=0.15)
+    assert isinstance(good, GoodKernel), good
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", EVERY)
 def test_every_structure_is_right_and_its_facts_are_its_own(

@@ -22,7 +22,7 @@ def explain_variant(variant: Variant, sizes: Mapping[str, int]) -> str:
     gemm = facts["operation"] == "gemm"
     if gemm:
         columns = -(-sizes["N"] // facts["tile_n"])
-        tiles, steps = sizes["M"] // facts["tile_m"] * columns * sizes.get("L", 1), sizes["K"] // facts["tile_k"]
+        tiles, steps = -(-sizes["M"] // facts["product_m"]) * columns * sizes.get("L", 1), sizes["K"] // facts["tile_k"]
     else:
         tiles, steps = sizes["B"] * sizes["H"] * (sizes["S"] // facts["rows"]), -(-sizes["S"] // facts["block"])
     return _render(

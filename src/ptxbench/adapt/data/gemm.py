@@ -18,7 +18,8 @@ class GemmDesign(Record):
     ``serial`` loads and multiplies in turns; ``ring`` loads ahead from one of the multiplying threads; ``warp`` and
     ``warpgroup`` have a producer of their own (Hopper); ``warps`` has a producer, a multiplier and four storing warps
     (Blackwell). ``consumers`` are warpgroups of 64 rows each. ``cluster`` names the axis along which two CTAs share a
-    tile by multicast. ``standalone`` kernels define what they need of the header set themselves.
+    tile by multicast. ``pair`` lets two CTAs make one product of 256 rows, each with half of B (Blackwell).
+    ``standalone`` kernels define what they need of the header set themselves.
     """
 
     schedule: Literal["serial", "ring", "warp", "warpgroup", "warps"]
@@ -28,6 +29,7 @@ class GemmDesign(Record):
     swizzle: Literal[32, 64, 128] = 128
     store: Literal["direct", "staged", "tma"] = "direct"
     cluster: Literal["", "m", "n"] = ""
+    pair: bool = False
     persistent: bool = False
     in_flight: bool = False
     accumulators: Literal[1, 2] = 1
@@ -50,10 +52,11 @@ def plan_gemm(task: Task, target: Target, design: GemmDesign) -> Plan | None:
     if not _possible(design, traits, hopper, tile_k):
         return None
     stages = design.stages if design.schedule != "serial" else 1
-    stage_bytes = (tile_m + design.tile_n) * tile_k * 2
+    columns_of_b = design.tile_n // 2 if design.pair else design.tile_n  # that a CTA holds
+    stage_bytes = (tile_m + columns_of_b) * tile_k * 2
     barriers = _barriers(design, hopper, stages)
     staging = _staging_bytes(design, hopper, tile_m)
-    members = [(stages * tile_m * tile_k * 2, 1024), (stages * design.tile_n * tile_k * 2, 1024)]
+    members = [(stages * tile_m * tile_k * 2, 1024), (stages * columns_of_b * tile_k * 2, 1024)]
     if staging:
         members.append((staging, 1024 if design.store == "tma" else 16))
     members.append((8 * sum(barrier.count for barrier in barriers), 8))
@@ -76,9 +79,10 @@ def plan_gemm(task: Task, target: Target, design: GemmDesign) -> Plan | None:
     facts: dict[str, Any] = {
         "operation": "gemm", "target": target.value, "hopper": hopper, **traits, **design.model_dump(),
         "tile_m": tile_m, "tile_k": tile_k, "stages": stages, "threads": threads, "stage_bytes": stage_bytes,
+        "product_m": 2 * tile_m if design.pair else tile_m, "columns_of_b": columns_of_b,
         "staging_bytes": staging, "shared_bytes": shared_bytes, "limit_bytes": SHARED_BYTES_PER_BLOCK,
         "barriers": barriers, "descriptors": _descriptors(design, traits, tile_k),
-        "a_bytes": tile_m * tile_k * 2, "b_bytes": design.tile_n * tile_k * 2,
+        "a_bytes": tile_m * tile_k * 2, "b_bytes": columns_of_b * tile_k * 2,
         "steps_per_stage": tile_k // 16, "accumulators_per_thread": design.tile_n // 2 if hopper else 0,
         "tmem_columns": parameters["columns"], "flops_per_byte": 2 * tile_m * design.tile_n * tile_k / stage_bytes,
         "guard_n": parameters["guard_n"],
@@ -95,11 +99,14 @@ def _possible(design: GemmDesign, traits: Mapping[str, Any], hopper: bool, tile_
         not (traits["batched"] and design.cluster),
         design.schedule == "serial" or design.stages >= 2,
         design.schedule != "warpgroup" or design.consumers == 2,
-        hopper or (not design.cluster and design.store != "staged" and design.consumers == 1),
+        hopper or (design.store != "staged" and design.consumers == 1),
         hopper or design.persistent or design.accumulators == 1,
+        not design.pair or (not hopper and not design.cluster),
+        # Each CTA of a pair fetches whole panels of its half of B.
+        not (design.pair and traits["b_mn"]) or design.tile_n // 2 % (design.swizzle // 2) == 0,
         # A panel must divide the rows that one CTA of a cluster fetches, and the 64 rows of a consumer.
         not design.cluster or design.swizzle == 128,
-        design.cluster != "n" or not traits["a_mn"] or design.consumers == 2,
+        design.cluster != "n" or not traits["a_mn"] or design.consumers == 2 or not hopper,
         design.store != "tma" or design.tile_n >= 64,
         tile_k >= 16,
         not hopper or design.tile_n <= 256,
@@ -125,15 +132,10 @@ def _threads(design: GemmDesign, hopper: bool) -> int:
 
 
 def _barriers(design: GemmDesign, hopper: bool, stages: int) -> tuple[Barrier, ...]:
+    if not hopper:
+        return _blackwell_barriers(design, stages)
     full = Barrier("full", stages, 1, "the thread that asks for the copies, with the bytes it expects",
                    "both tiles of the stage have arrived")  # fmt: skip
-    if not hopper:
-        if design.schedule == "serial":
-            return full, Barrier("done", 1, 1, "tcgen05.commit", "the products of the step are complete")
-        empty = Barrier("empty", stages, 1, "tcgen05.commit", "the products have read the stage")
-        ready = Barrier("ready", design.accumulators, 1, "tcgen05.commit", "a tile's sums are complete")
-        drained = Barrier("drained", design.accumulators, 4, "one lane of each storing warp", "its sums were read")
-        return (full, empty, ready, drained) if design.persistent else (full, empty, ready)
     if design.schedule not in ("warp", "warpgroup"):
         return (full,)
     if design.cluster:
@@ -141,6 +143,32 @@ def _barriers(design: GemmDesign, hopper: bool, stages: int) -> tuple[Barrier, .
     else:
         who, arrivals = "one lane of each consumer warp", 4 * design.consumers
     return full, Barrier("empty", stages, arrivals, who, "nobody reads the stage any more")
+
+
+def _blackwell_barriers(design: GemmDesign, stages: int) -> tuple[Barrier, ...]:
+    commit, warps = "tcgen05.commit", "one lane of each storing warp"
+    asker = "the thread that asks for the copies, with the bytes it expects"
+    arrived, read = "both tiles of the stage have arrived", "the products have read the stage"
+    releases = 1
+    if design.pair:
+        commit = "tcgen05.commit, multicast to both CTAs"
+        asker = "the first CTA's thread that asks for copies, with the bytes that both CTAs fetch; only its own is used"
+        arrived, read = "the tiles of both CTAs have arrived", "the products have read the stage in both CTAs"
+    elif design.cluster:
+        asker += ", half of a tile from the other CTA among them"
+        read, releases = "the products of both CTAs have read the stage", 2
+    full = Barrier("full", stages, 1, asker, arrived)
+    if design.schedule == "serial":
+        return full, Barrier("done", 1, 1, commit, "the products of the step are complete")
+    release = "tcgen05.commit of either CTA, multicast to both" if design.cluster else commit
+    empty = Barrier("empty", stages, releases, release, read)
+    ready = Barrier("ready", design.accumulators, 1, commit, "a tile's sums are complete")
+    if not design.persistent:
+        return full, empty, ready
+    if design.pair:
+        warps = "one lane of each storing warp of both CTAs, at the first CTA's barrier"
+    arrivals = 8 if design.pair else 4
+    return full, empty, ready, Barrier("drained", design.accumulators, arrivals, warps, "its sums were read")
 
 
 def _descriptors(design: GemmDesign, traits: Mapping[str, Any], tile_k: int) -> tuple[Field, ...]:
@@ -161,7 +189,7 @@ def _headers(design: GemmDesign, hopper: bool) -> list[str]:
     names = {"address", "descriptors", "fence", "mbarrier", "tensor_map", "tma", "wgmma" if hopper else "tcgen05"}
     names |= {"barrier"} if design.store != "direct" else set()
     names |= {"matrix"} if hopper and design.store != "direct" else set()
-    names |= {"cluster"} if design.cluster else set()
+    names |= {"cluster"} if design.cluster or design.pair else set()
     names |= {"setmaxnreg"} if design.schedule == "warpgroup" else set()
     return sorted(names)
 
@@ -176,6 +204,7 @@ def _techniques(design: GemmDesign, traits: Mapping[str, Any], hopper: bool) -> 
         "setmaxnreg": design.schedule == "warpgroup",
         "products_in_flight": design.in_flight or design.schedule == "ring",
         "multicast": bool(design.cluster),
+        "cta_pair": design.pair,
         "persistent": design.persistent,
         "tma_store": design.store == "tma",
         "stmatrix": hopper and design.store != "direct",
@@ -219,6 +248,8 @@ def comment(design: GemmDesign, stages: int) -> list[str]:
     if design.cluster:
         shared = "B" if design.cluster == "m" else "A"
         lines.append(f"Two CTAs of a cluster need the same tile of {shared}: each fetches half and multicasts it.")
+    if design.pair:
+        lines.append("Two CTAs are a pair (cta_group::2): each has half of A and half of B of a product of 256 rows.")
     if design.persistent:
         lines.append("CTAs stay and walk over the tiles of C; the ring runs on across them.")
     return [*lines, store[design.store]]
