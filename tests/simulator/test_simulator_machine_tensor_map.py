@@ -109,25 +109,24 @@ def test_fields_the_simulator_lacks(text: str, reason: str) -> None:
         load(kernel(text), ["k"])
 
 
-def test_a_map_without_its_fields_is_refused() -> None:
-    body = MAKE.format(fill=0).replace("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r2], 1, 8;\n", "")
+def fault_of(body: str) -> str:
     seen = run(
         load(kernel(body, pointers=3), ["k"]), Launch("k", ["in_tensor", "map", "out"]),
         in_tensor=np.zeros((20, 40), np.float32), map=np.zeros(128, np.uint8), out=np.zeros((8, 16), np.float32),
     )  # fmt: skip
     assert seen.fault is not None
-    assert "holds no tensor map" in seen.fault.message
+    return seen.fault.message
+
+
+def test_a_map_without_its_fields_is_refused() -> None:
+    body = MAKE.format(fill=0).replace("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r2], 1, 8;\n", "")
+    assert "holds no tensor map" in fault_of(body)
 
 
 def test_rows_wider_than_the_span_of_their_swizzle_are_refused() -> None:
     mode = "swizzle_mode.shared::cta.b1024.b32 [%r2], "
     body = MAKE.format(fill=0).replace(f"{mode}0;", f"{mode}1;")
-    seen = run(
-        load(kernel(body, pointers=3), ["k"]), Launch("k", ["in_tensor", "map", "out"]),
-        in_tensor=np.zeros((20, 40), np.float32), map=np.zeros(128, np.uint8), out=np.zeros((8, 16), np.float32),
-    )  # fmt: skip
-    assert seen.fault is not None
-    assert "rows of the box have 64 bytes, and its swizzle allows 32" in seen.fault.message
+    assert "rows of the box have 64 bytes, and its swizzle allows 32" in fault_of(body)
 
 
 @pytest.mark.parametrize(("change", "reason"), [

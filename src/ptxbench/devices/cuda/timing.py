@@ -39,7 +39,7 @@ class Stopwatch:
         started = time.perf_counter()
         if prepare is not None:
             prepare()
-        driver.call("cuMemsetD32Async", self._flush, 0, self._flush_bytes // 4, self._stream)
+        self._overwrite()
         driver.call("cuCtxResetPersistingL2Cache")
         # A small kernel of this context directly before the timed region: the context switch stays outside of it.
         driver.call("cuMemsetD32Async", self._flush, 1, 1, self._stream)
@@ -58,8 +58,11 @@ class Stopwatch:
         (results/h200/judging_again.json: when it was loaded, and in races).
         """
         for _ in range(-(-OCCUPIED_BYTES // self._flush_bytes)):
-            self._driver.call("cuMemsetD32Async", self._flush, 0, self._flush_bytes // 4, self._stream)
+            self._overwrite()
 
     def close(self) -> None:
         """Gives the flush buffer back."""
         self._driver.free(self._flush)
+
+    def _overwrite(self) -> None:
+        self._driver.call("cuMemsetD32Async", self._flush, 0, self._flush_bytes // 4, self._stream)
