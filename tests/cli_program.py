@@ -24,7 +24,8 @@ SIGNATURE = (
 ENDLESS_KERNEL = f"""
 #include <cuda_bf16.h>
 __global__ void kernel(__nv_bfloat16* C) {{
-  for (volatile unsigned i = 0;; ++i) C[threadIdx.x] = __float2bfloat16(float(i));
+  for (volatile unsigned i = 0;; ++i)  // atomics, so that it is simulated for seconds before its work limit ends it
+    for (int k = 0; k < 8; ++k) atomicAdd(reinterpret_cast<float*>(C) + threadIdx.x * 33 + k, float(i));
 }}
 extern "C" int launch({SIGNATURE}) {{ kernel<<<1, 32, 0, stream>>>(C); return 0; }}
 """
