@@ -104,9 +104,18 @@ def right_and_wrong(found: Found) -> list[str]:
 
 
 def against_itself(judging: Found) -> list[str]:
-    rows = [(f"`{name}`", f["library"], interval(f), f["blocks"]) for name, f in judging["a_a"].items()]
-    return ["A library against itself, in turns on fresh inputs:", "",
-            *table("| task | library | time / time | blocks |", rows)]  # fmt: skip
+    def row(name: str, found: Found) -> tuple[Any, ...]:
+        ratios = found["ratios"]
+        medians = sorted(ratio["median"] for ratio in ratios)
+        widest = max(ratio["high"] - ratio["low"] for ratio in ratios)
+        return (
+            f"`{name}`", found["library"], found["blocks"], f"{medians[0]:.4f} to {medians[-1]:.4f}", f"{widest:.4f}",
+            f"{found['covered']} of {len(ratios)}",
+        )
+
+    rows = [row(name, found) for name, found in judging["a_a"].items()]
+    return ["A library against itself, in turns on fresh inputs, again and again:", "",
+            *table("| task | library | blocks | time / time | widest interval | intervals that cover 1 |", rows)]
 
 
 def solutions(judging: Found, again: Found) -> list[str]:

@@ -26,6 +26,9 @@ EXAMPLES = tuple(row for row in examples() if row.target is TARGET)
 REPEATS = {"kept": 10, "new": 5}
 JUDGED_AGAIN = ("03_warp_specialised.cu", "06_persistent.cu")
 A_A_BLOCKS = 60
+A_A_RUNS = 10
+# Of 10 intervals of 95 %, fewer than 7 cover the truth once in a thousand times.
+A_A_COVERED = 7
 
 
 def short(verdict: Verdict) -> dict[str, Any]:
@@ -86,14 +89,20 @@ def test_libraries_are_right_and_one_against_itself_gives_one(task: Task, arena:
             log("library_errors", **{f"{task.name} {library.name}": {**found, "seconds": check.seconds}})
             assert all(o.worst_rms_block < RMS_FACTOR and o.max < MAX_FACTOR for o in check.outputs.values()), found
         best = libraries[0]
-        timer = session.library_timer(best, best.graph)
         began = time.perf_counter()
-        turns = take_turns(timer, session.library_timer(best, best.graph), A_A_BLOCKS)
-        ratio = paired_ratio(turns)
+        ratios = [
+            paired_ratio(take_turns(
+                session.library_timer(best, best.graph), session.library_timer(best, best.graph), A_A_BLOCKS
+            ))
+            for _ in range(A_A_RUNS)
+        ]  # fmt: skip
+        covered = sum(ratio.low <= 1 <= ratio.high for ratio in ratios)
         log("a_a", **{task.name: {
-            **ratio.model_dump(), "library": best.name, "blocks": A_A_BLOCKS, "s": time.perf_counter() - began,
+            "ratios": [ratio.model_dump() for ratio in ratios], "covered": covered, "library": best.name,
+            "blocks": A_A_BLOCKS, "s": time.perf_counter() - began,
         }})
-        assert abs(ratio.median - 1) < 0.005 and ratio.low <= 1 <= ratio.high
+        assert max(abs(ratio.median - 1) for ratio in ratios) < 0.005
+        assert covered >= A_A_COVERED
     log("ceilings", **arena.ceilings())
 
 
