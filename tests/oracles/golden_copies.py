@@ -1,4 +1,4 @@
-"""The probes of tensor copies: im2col columns, swizzled boxes with narrow rows, fills and conversions of elements.
+"""The probes of tensor copies: im2col columns, swizzled boxes with narrow rows, fills, conversions and reductions.
 
 Copies run one after another, each on a tensor map of its own. Shared memory holds a mark before every load, so that a
 row of results shows where the copy wrote and where it did not.
@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Literal
 
 import numpy as np
-from golden_inputs import LANES
+from golden_inputs import LANES, of_class
+from golden_writer import ROW_BYTES
 
 from ptxbench.core import Address, TensorMap
-
-ROW_BYTES = 8 * LANES
-"""Of a row of the results."""
 
 _WINDOW = 4
 """Rows of shared memory: the largest tile, 32 rows of 128 bytes."""
 
 _MARK = 0xABCDABCDABCDABCD
 _SIGN = 0x80000000
-_SIZES = {
+_FLOAT_SIZES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float32_ftz": 4, "tfloat32": 4, "tfloat32_ftz": 4, "float64": 8,
 }  # fmt: skip
+_SIZES = {**_FLOAT_SIZES, "uint8": 1, "uint16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8}
 _SPANS = {"32b": 32, "64b": 64, "128b": 128}
 
 
@@ -34,7 +34,8 @@ _SPANS = {"32b": 32, "64b": 64, "128b": 128}
 class Copy:
     """One copy. Dimensions are C, W, ..., N in the im2col mode, which has corners; its box is channels and pixels.
 
-    A load reads the buffer ``tensor``; a store or a sum takes its elements to a zeroed row of the results.
+    A load reads the buffer ``tensor``; a store or a reduction takes its elements to a row of the results, which holds
+    zeros, or with ``onto`` the buffer's first row from its end.
     """
 
     dims: tuple[int, ...]
@@ -47,8 +48,9 @@ class Copy:
     dtype: str = "float16"
     swizzle: str = "none"
     fill: str = "none"
-    operation: Literal["load", "store", "add"] = "load"
+    operation: Literal["load", "store", "add", "min", "max", "inc", "dec", "and", "or", "xor"] = "load"
     tensor: str = "in_tensor"
+    onto: bool = False
 
     @property
     def opcode(self) -> str:
@@ -58,8 +60,8 @@ class Copy:
             mode = "tile" if tiled else "im2col"
             return f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes"
         mode = "tile" if tiled else "im2col_no_offs"
-        if self.operation == "add":
-            return f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.add.{mode}.bulk_group"
+        if self.operation != "store":
+            return f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{self.operation}.{mode}.bulk_group"
         return f"cp.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group"
 
     @property
@@ -67,7 +69,7 @@ class Copy:
         """What makes a row of the results its own."""
         fields = (self.dims, self.box, self.at, self.offsets, self.lower, self.upper, self.steps)
         texts = (",".join(map(str, values)) or "-" for values in fields)
-        return (*texts, self.dtype, self.swizzle, self.fill, self.tensor)
+        return (*texts, self.dtype, self.swizzle, self.fill, self.tensor, *(["onto"] if self.onto else []))
 
     @property
     def elements(self) -> int:
@@ -77,12 +79,15 @@ class Copy:
         return _SIZES[self.dtype] * prod(extents)
 
     @property
-    def rows(self) -> int:
-        """Rows of results: those of the tile in shared memory that a load fills, one for a store."""
-        if self.operation != "load":
-            return 1
+    def window(self) -> int:
+        """Rows of shared memory that the tile takes."""
         width = _SIZES[self.dtype] * self.box[0]
         return -(-self.elements // width * _SPANS.get(self.swizzle, width) // ROW_BYTES)
+
+    @property
+    def rows(self) -> int:
+        """Rows of results: those of the tile in shared memory that a load fills, one for a store."""
+        return self.window if self.operation == "load" else 1
 
     def map(self, row: int) -> TensorMap:
         """The tensor map: of the input for a load, of row ``row`` of the output for a store."""
@@ -147,14 +152,14 @@ _TILES = (
     Copy((64, 8, 4), (16, 4, 3), (56, -1, 2), swizzle="128b", fill=_NAN),
     Copy((16, 32), (16, 32), (0, 0), swizzle="128b", operation="store"),
     Copy((16, 32), (8, 32), (8, 4), swizzle="64b", operation="store"),
-    Copy((16, 32), (16, 32), (0, -3), swizzle="64b", operation="add"),
+    Copy((16, 32), (16, 32), (0, 3), swizzle="64b", operation="add"),
 )  # fmt: skip
 _FLOATS = ("float32", "float32_ftz", "tfloat32", "tfloat32_ftz")
 _SPECIAL_BOX = (32, 8)
 _ELEMENTS = (
     *(
         Copy((64, 32), (32 // size, 32), (64 - 16 // size, 0), dtype=dtype, fill=_NAN)
-        for dtype, size in _SIZES.items()
+        for dtype, size in _FLOAT_SIZES.items()
     ),
     *(Copy(_SPECIAL_BOX, _SPECIAL_BOX, (0, 0), dtype=dtype, tensor="in_special") for dtype in _FLOATS),
     *(
@@ -165,7 +170,64 @@ _ELEMENTS = (
 _SUMS = tuple(
     Copy((32, 4), (32, 4), (0, 0), dtype=dtype, tensor="in_special", operation="add") for dtype in _FLOATS
 )  # fmt: skip
-# A base outside the bounding box by one: each alone, for an H200 takes them for illegal instructions.
+_CLASSES = {
+    "uint32": "b32", "int32": "b32", "uint64": "b64", "int64": "b64", "float16": "f16", "bfloat16": "bf16",
+    "float32": "f32", "float32_ftz": "f32", "tfloat32": "f32", "tfloat32_ftz": "f32", "float64": "f64",
+}  # fmt: skip
+_BITWISE, _ORDERED, _WRAPPING = ("and", "or", "xor"), ("min", "max"), ("inc", "dec")
+# An H200 takes the others for illegal instructions.
+_LEGAL = {
+    "uint32": ("add", *_ORDERED, *_WRAPPING, *_BITWISE), "int32": ("add", *_ORDERED, *_BITWISE),
+    "uint64": ("add", *_ORDERED, *_BITWISE), "int64": _ORDERED, "float16": ("add", *_ORDERED),
+    "bfloat16": ("add", *_ORDERED), "float32": ("add",), "float32_ftz": ("add",), "tfloat32": ("add",),
+    "tfloat32_ftz": ("add",), "float64": ("add",),
+}  # fmt: skip
+
+
+def _reduction(dtype: str, operation: str) -> Copy:
+    """1024 bytes, onto others."""
+    box = (128 // _SIZES[dtype], 8)
+    tensor = f"in_{_CLASSES[dtype]}"
+    return Copy(box, box, (0, 0), dtype=dtype, operation=operation, tensor=tensor, onto=True)  # type: ignore[arg-type]
+
+
+_REDUCTIONS = tuple(_reduction(dtype, operation) for dtype, operations in _LEGAL.items() for operation in operations)
+_ILLEGAL = {
+    f"tensor_{operation}_of_{dtype}": _reduction(dtype, operation)
+    for dtype, legal in _LEGAL.items() for operation in _LEGAL["uint32"] if operation not in legal
+}  # fmt: skip
+# What begins behind the tensor, and what begins a multiple of 16 bytes into a row.
+_STORE = Copy((16, 32), (16, 32), (0, 0), operation="store")
+_LINE_STORE = Copy((512,), (256,), (0,), operation="store")
+_WIDE_STORE = Copy((32, 16), (16, 16), (0, 0), operation="store")
+_BORDERS = (
+    *(replace(_STORE, at=at) for at in ((8, 0), (0, 100), (1 << 20, 0))),
+    *(replace(_LINE_STORE, at=(at,)) for at in (0, 256, 304)),
+    replace(_WIDE_STORE, at=(8, 0)),
+    replace(_WIDE_STORE, at=(8, 0), operation="add"),
+    Copy((16, 16), (8, 16), (4, 0), dtype="float32", operation="store"),
+    Copy((64, 32), (16, 32), (-8, -3)),
+    _column(_STORED, 16, (0, 0), (0, 0), (0, 0, 0, 5)),
+)
+# An H200 takes each of the following for an illegal instruction: stores before the tensor, boxes at no multiple of 16
+# bytes, and bases of im2col copies outside the bounding box by one.
+_BEFORE = {
+    "inner": replace(_STORE, at=(-8, 0)), "outer": replace(_STORE, at=(0, -40)),
+    "line": replace(_LINE_STORE, at=(-8,)), "volume": Copy((16, 8, 4), (16, 8, 4), (0, 0, -1), operation="store"),
+    "middle": Copy((16, 8, 4), (16, 8, 4), (0, -1, 0), operation="store"),
+    "sum": replace(_STORE, at=(-8, 0), operation="add"),
+    "column_c": _column(_STORED, 16, (0, 0), (0, 0), (-8, 0, 0, 0)),
+    "column_n": _column(_STORED, 16, (0, 0), (0, 0), (0, 0, 0, -1)),
+    "column_sum": replace(_column(_STORED, 16, (0, 1), (0, -1), (0, 2, 1, -1)), operation="add"),
+}
+_UNALIGNED = {
+    "load": Copy((32, 16), (16, 16), (3, 0)), "load_of_line": Copy((512,), (64,), (100,)),
+    "load_of_column": _column(_IMAGE, 16, (0, 0), (0, 0), (4, 0, 0, 0), (0, 0)),
+    "store": replace(_WIDE_STORE, at=(4, 0)), "store_of_line": replace(_LINE_STORE, at=(100,)),
+    "store_of_f32": Copy((16, 16), (8, 16), (2, 0), dtype="float32", operation="store"),
+    "swizzled_store": replace(_WIDE_STORE, at=(4, 0), swizzle="32b"),
+    "sum": replace(_WIDE_STORE, at=(4, 0), operation="add"),
+}
 _OUTSIDE = {
     "above": _column(_LINE, 16, (0,), (-2,), (0, 21, 0), (0,)),
     "below": _column(_LINE, 16, (1,), (0,), (0, 0, 0), (1,)),
@@ -179,7 +241,12 @@ GROUPS: dict[str, Sequence[Copy]] = {
     "tensor_tiles": _TILES,
     "tensor_elements": _ELEMENTS,
     "tensor_sums": _SUMS,
+    "tensor_reductions": _REDUCTIONS,
+    "tensor_borders": _BORDERS,
     **{f"im2col_outside_{name}": (copy,) for name, copy in _OUTSIDE.items()},
+    **{f"tensor_before_{name}": (copy,) for name, copy in _BEFORE.items()},
+    **{f"tensor_unaligned_{name}": (copy,) for name, copy in _UNALIGNED.items()},
+    **{name: (copy,) for name, copy in _ILLEGAL.items()},
 }
 """The copies of each probe."""
 
@@ -187,12 +254,14 @@ GROUPS: dict[str, Sequence[Copy]] = {
 def tensors(copies: Sequence[Copy]) -> dict[str, np.ndarray]:
     """The input buffers that copies name, of at least a window."""
     made = {"in_tensor": _tensor, "in_special": _special}
+    made |= {f"in_{cls}": partial(of_class, cls) for cls in _CLASSES.values()}
     return {name: made[name]() for name in made if any(copy.tensor == name for copy in copies)}
 
 
 def _tensor() -> np.ndarray:
     """fp16 elements, all different in any 1024 bytes."""
-    largest = max(_SIZES[copy.dtype] * prod(copy.dims) for copies in GROUPS.values() for copy in copies)
+    used = [copy for copies in GROUPS.values() for copy in copies if copy.tensor == "in_tensor"]
+    largest = max(_SIZES[copy.dtype] * prod(copy.dims) for copy in used)
     return (np.arange(largest // 2) % 2039 + 1).astype(np.float16)
 
 
@@ -248,7 +317,7 @@ def _body(copies: Sequence[Copy]) -> Iterator[str]:
     row = 0
     for number, copy in enumerate(copies):
         yield f"mov.b64 map, m{number}; cvta.param.u64 map, map;"
-        yield _load(number, copy, row) if copy.operation == "load" else _store(copy)
+        yield _load(number, copy, row) if copy.operation == "load" else _store(copy, row)
         row += copy.rows
 
 
@@ -274,11 +343,16 @@ setp.eq.and.u32 done, thread, {number}, done; @done add.u32 last, last, 1;
 bar.sync 0;"""
 
 
-def _store(copy: Copy) -> str:
+def _store(copy: Copy, row: int) -> str:
     values = " ".join(
         f"ld.global.b64 value, [source+{place * ROW_BYTES}]; st.shared.b64 [at+{place * ROW_BYTES}], value;"
-        for place in range(_WINDOW)
+        for place in range(copy.window)
     )
+    if copy.onto:
+        values += (
+            f" mad.wide.s32 source, thread, -8, {copy.tensor}; ld.global.b64 value, [source+{ROW_BYTES - 8}]; "
+            f"st.global.b64 [out+{row * ROW_BYTES}], value;"
+        )
     return f"""mad.wide.u32 source, thread, 8, {copy.tensor}; {values}
 fence.proxy.async; bar.sync 0;
 @lead {copy.opcode} [map, {_vector(copy.at)}], [to];

@@ -91,10 +91,26 @@ def outside(name: str) -> Array:
     return _packed(words)
 
 
+def subnormals(name: str) -> Array:
+    """[SLOTS, LANES] patterns of a type, alone or packed in pairs: zeros, subnormals, the smallest normals."""
+    kind, _, pair = name.partition("x")
+    dtype = np.dtype(_FLOATS[kind])
+    bits = 8 * dtype.itemsize
+    smallest = int(np.array(ml_dtypes.finfo(dtype).smallest_normal, dtype).view(f"uint{bits}"))
+    rng = np.random.default_rng((6, *name.encode()))
+    shape = (SLOTS, LANES, 2 if pair else 1)
+    patterns = rng.integers(0, 3 * smallest, shape, dtype=np.uint64)
+    patterns[rng.random(shape) < 0.2] = 0
+    patterns |= rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(bits - 1)
+    return _packed(patterns.astype(f"uint{bits}"))
+
+
 def of_class(name: str) -> Array:
     """The array of a class, which is an operand type, or ``m_<type>`` for the registers of a matrix."""
     if name.startswith("m_"):
         return matrix(name[2:])
+    if name.startswith("sub_"):
+        return subnormals(name[4:])
     if name.startswith("oob_"):
         return outside(name[4:])
     if name in _FLOATS:

@@ -56,6 +56,7 @@ def test_plain_launch(record: Record) -> None:
     (node,) = _kernels(plan)
     assert "plain" in node.kernel
     assert (node.grid, node.block, node.cluster) == ((M // 128, N // 128, 1), (256, 1, 1), (1, 1, 1))
+    assert not node.clustered
     assert (node.dynamic_shared, node.cooperative, node.programmatic, node.after) == (1024, False, False, ())
     assert _pointers(node.parameters) == {
         0: Address(buffer="A"), 8: Address(buffer="B"), 16: Address(buffer="C", offset=10),
@@ -81,7 +82,13 @@ def test_cluster_and_programmatic_launch_with_attributes_set_once(record: Record
 
 
 def test_compiled_in_cluster(record: Record) -> None:
-    assert _kernels(_plan(record, "cluster_compiled"))[0].cluster == (2, 1, 1)
+    (node,) = _kernels(_plan(record, "cluster_compiled"))
+    assert (node.cluster, node.explicit_cluster) == ((2, 1, 1), True)
+
+
+def test_a_cluster_of_one_that_was_asked_for_is_kept(record: Record) -> None:
+    (node,) = _kernels(_plan(record, "cluster_of_one"))
+    assert (node.cluster, node.explicit_cluster, node.clustered) == ((1, 1, 1), True, True)
 
 
 def test_cooperative_launch_fills_the_device_of_the_data_sheet(record: Record) -> None:

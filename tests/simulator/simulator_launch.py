@@ -45,6 +45,7 @@ class Launch:
     cluster: tuple[int, int, int] = (1, 1, 1)
     shared: int = 0
     cooperative: bool = False
+    explicit_cluster: bool = False
 
 
 def run(
@@ -91,7 +92,7 @@ def node_of(launch: Launch) -> KernelNode:
     return KernelNode(
         kernel=launch.kernel, grid=launch.grid, block=launch.block, cluster=launch.cluster,
         dynamic_shared=launch.shared, parameters=Block(data=bytes(data), patches=tuple(patches)),
-        cooperative=launch.cooperative,
+        cooperative=launch.cooperative, explicit_cluster=launch.explicit_cluster,
     )  # fmt: skip
 
 

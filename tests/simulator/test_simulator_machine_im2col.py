@@ -92,7 +92,7 @@ CASES = {
         IMAGES, dims=(16, 9, 7, 6), lower=(0, 0), upper=(-5, -4), at=(8, 3, 2, 1), steps=(1, 1, 1, 2)
     ),
     "beyond the batch": replace(IMAGES, at=(0, 0, 0, 3)),
-    "nan": replace(IMAGES, at=(12, 0, 0, 3), fill="nan_request_zero_fma"),
+    "nan": replace(IMAGES, at=(8, 0, 0, 3), fill="nan_request_zero_fma"),
     "swizzle": replace(IMAGES, dims=(64, 9, 7, 4), box=(64, 32), swizzle="128b"),
     "narrow swizzle": replace(IMAGES, box=(8, 48), swizzle="32b"),
     "one dimension": Column((16, 40, 3), (16, 50), (-3,), (2,), (0, 20, 1), (1,)),

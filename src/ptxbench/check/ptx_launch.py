@@ -86,7 +86,7 @@ class PtxLaunch(_Strict):
     kernel: str = ""
     grid: Annotated[tuple[Number, ...], Field(min_length=1, max_length=3)]
     block: Annotated[tuple[Number, ...], Field(min_length=1, max_length=3)]
-    cluster: Annotated[tuple[Number, ...], Field(min_length=1, max_length=3)] = (1,)
+    cluster: Annotated[tuple[Number, ...], Field(min_length=1, max_length=3)] | None = None
     shared: Number = 0
     registers: int | None = Field(default=None, ge=1, le=_REGISTERS)
     sizes: dict[str, Annotated[int, Field(ge=0, le=LARGEST)]] = {}
@@ -104,8 +104,8 @@ class PtxLaunch(_Strict):
             raise UsageError(f"the buffers have more than {_LARGEST_BYTES} bytes at these sizes; use smaller sizes")
         node = KernelNode(
             kernel=kernel, grid=_dim3(self.grid, sizes), block=_dim3(self.block, sizes),
-            cluster=_dim3(self.cluster, sizes), dynamic_shared=_number(self.shared, sizes),
-            parameters=_parameters(self.parameters, table, sizes),
+            cluster=_dim3(self.cluster or (1,), sizes), explicit_cluster=self.cluster is not None,
+            dynamic_shared=_number(self.shared, sizes), parameters=_parameters(self.parameters, table, sizes),
         )  # fmt: skip
         contents = {name: Contents(shape.element) for name, (shape, _) in table.items()}
         plan = LaunchPlan(digest="", artifact_digest="", sizes=dict(sizes), buffers=buffers, nodes=(node,))

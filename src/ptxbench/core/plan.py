@@ -85,7 +85,10 @@ class Block(Record):
 
 
 class KernelNode(Record):
-    """One kernel launch. ``parameters`` is the whole parameter block, laid out as the cubin says."""
+    """One kernel launch. ``parameters`` is the whole parameter block, laid out as the cubin says.
+
+    ``explicit_cluster``: clusters were asked for, be they of one CTA. Without, ``st.async`` and its like are illegal.
+    """
 
     op: Literal["kernel"] = "kernel"
     kernel: str
@@ -96,7 +99,13 @@ class KernelNode(Record):
     parameters: Block
     cooperative: bool = False
     programmatic: bool = False
+    explicit_cluster: bool = False
     after: tuple[int, ...] = ()
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the launch asks for clusters."""
+        return self.explicit_cluster or self.cluster != (1, 1, 1)
 
 
 class MemsetNode(Record):

@@ -72,6 +72,7 @@ class Unifier:
         _check_map_alignment(parameters, 0)
         return KernelNode(
             kernel=raw.kernel, grid=raw.grid, block=raw.block, cluster=effective_cluster(raw, facts),
+            explicit_cluster=any(raw.cluster) or facts.required_cluster is not None,
             dynamic_shared=raw.dynamic_shared, parameters=parameters, cooperative=raw.cooperative,
             programmatic=raw.programmatic, after=raw.after,
         )

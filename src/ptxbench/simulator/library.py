@@ -50,6 +50,7 @@ class MachineLaunch(ctypes.Structure):
         ("registers", ctypes.c_uint32),
         ("resident_clusters", ctypes.c_uint32),
         ("cooperative", ctypes.c_uint32),
+        ("explicit_cluster", ctypes.c_uint32),
     ]
 
 

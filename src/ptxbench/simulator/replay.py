@@ -156,6 +156,7 @@ def _launch(
         registers=facts.registers if _moves_registers(program.kernel(index), artifact) else 0,
         resident_clusters=resident_clusters(node, facts, sheet),
         cooperative=node.cooperative,
+        explicit_cluster=node.clustered or facts.required_cluster is not None,
     )
     parameters = memory.fill(node.parameters, max(program.kernel(index).param_bytes, 1))
     found = _interruptible(lambda: run.launch(launch, parameters), run)

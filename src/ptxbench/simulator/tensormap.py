@@ -31,12 +31,12 @@ def encode_tensor_map(tensor_map: TensorMap, base: int) -> bytes:
         raise UnsupportedError(f"tensor maps of {tensor_map.dtype} with swizzle {tensor_map.swizzle} are not supported")
     for complaint in box_complaints(tensor_map):
         raise DeviceError(f"the plan has a tensor map that the driver refuses: {complaint}")
-    size, reduced, conversion = ELEMENTS[tensor_map.dtype]
+    size, reduced, rounded = ELEMENTS[tensor_map.dtype]
     rank = len(tensor_map.dims)
     packed = struct.pack(
         _LAYOUT, _MAGIC, rank, size, _SWIZZLES[tensor_map.swizzle], tensor_map.oob_fill != "none",
         ATOMIC_TYPES[reduced], 1, *_padded(tensor_map.element_strides[1:], 4), _MODES[tensor_map.mode],
-        conversion, base, *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
+        rounded, base, *_padded(tensor_map.dims, 5), *_padded(tensor_map.strides[: rank - 1], 4),
         *_padded(tensor_map.box, 5), *_padded(tensor_map.lower_corner, 3), *_padded(tensor_map.upper_corner, 3),
     )  # fmt: skip
     return packed.ljust(TENSOR_MAP_BYTES, b"\0")

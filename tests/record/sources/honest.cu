@@ -82,6 +82,16 @@ extern "C" int cluster_attribute(ARGUMENTS) {
     return 0;
 }
 
+extern "C" int cluster_of_one(ARGUMENTS) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(M / 64); config.blockDim = 128; config.stream = stream;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeClusterDimension; attribute.val.clusterDim = {1, 1, 1};
+    config.attrs = &attribute; config.numAttrs = 1;
+    CHECK(cudaLaunchKernelEx(&config, clustered, A, C));
+    return 0;
+}
+
 extern "C" int cluster_compiled(ARGUMENTS) { compiled_cluster<<<4, 32, 0, stream>>>(C); return 0; }
 
 extern "C" int cooperative(ARGUMENTS) {

@@ -243,7 +243,7 @@ class Driver:
 
     def _launch_attributes(self, node: KernelNode) -> list[Any]:
         attributes: list[Any] = []
-        if node.cluster != (1, 1, 1):
+        if node.clustered:
             attribute = self._launch_attribute("CLUSTER_DIMENSION")
             shape = attribute.value.clusterDim
             shape.x, shape.y, shape.z = node.cluster

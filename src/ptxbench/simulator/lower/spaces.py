@@ -38,8 +38,10 @@ ATOMIC_OPS: Final = {
 }  # fmt: skip
 ATOMIC_TYPES: Final = {
     "b16": 0, "b32": 1, "b64": 2, "u32": 3, "u64": 4, "s32": 5, "s64": 6, "f16": 7, "bf16": 8, "f16x2": 9, "bf16x2": 10,
-    "f32": 11, "f64": 12,
+    "f32": 11, "f64": 12, "flushed f32": 13,
 }  # fmt: skip
+"""By the type's name; the last one, which takes subnormals for zero, is the machine's own."""
+
 _INTEGERS = ("u32", "s32", "u64", "s64")
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 TYPES_OF_OP: Final = {

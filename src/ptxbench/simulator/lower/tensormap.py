@@ -18,18 +18,17 @@ _ELEMENT_TYPE: Final = 6
 _SWIZZLE: Final = 7
 _FILL: Final = 8
 _REDUCE_SHIFT: Final = 8
-_CONVERSION_SHIFT: Final = 16
+_ROUNDED_SHIFT: Final = 16
 _BYTES: Final = 128
 _MOST_DIMENSIONS: Final = 5
-_FLUSHED, _ROUNDED = 1, 2
-ELEMENTS: Final[dict[str, tuple[int, str, int]]] = {
-    "uint8": (1, "b32", 0), "uint16": (2, "b16", 0), "uint32": (4, "u32", 0), "int32": (4, "s32", 0),
-    "uint64": (8, "u64", 0), "int64": (8, "s64", 0), "float16": (2, "f16", 0), "float32": (4, "f32", 0),
-    "float32_ftz": (4, "f32", _FLUSHED), "float64": (8, "f64", 0), "bfloat16": (2, "bf16", 0),
-    "tfloat32": (4, "f32", _ROUNDED), "tfloat32_ftz": (4, "f32", _FLUSHED | _ROUNDED),
+ELEMENTS: Final[dict[str, tuple[int, str, bool]]] = {
+    "uint8": (1, "b32", False), "uint16": (2, "b16", False), "uint32": (4, "u32", False), "int32": (4, "s32", False),
+    "uint64": (8, "u64", False), "int64": (8, "s64", False), "float16": (2, "f16", False),
+    "float32": (4, "f32", False), "float32_ftz": (4, "flushed f32", False), "float64": (8, "f64", False),
+    "bfloat16": (2, "bf16", False), "tfloat32": (4, "f32", True), "tfloat32_ftz": (4, "flushed f32", True),
 }  # fmt: skip
-"""By the driver's name, in the order of the ISA's codes: bytes, the type of reductions (8-bit elements have none), and
-the machine's ``Conversion``."""
+"""By the driver's name, in the order of the ISA's codes: bytes, the type of reductions (8- and 16-bit integers have
+none), and whether loads round to tf32. Subnormals are flushed in reductions alone (an H200)."""
 
 
 def _tensormap(site: Site) -> LoweredInstruction:
@@ -67,9 +66,9 @@ def _coded(site: Site, name: str, space: Space, address: Slot, code: int) -> Low
     if name == "elemtype":
         if not 0 <= code < len(ELEMENTS):
             site.refuse(f"element type {code} is not supported")
-        size, reduced, conversion = tuple(ELEMENTS.values())[code]
+        size, reduced, rounded = tuple(ELEMENTS.values())[code]
         field = _ELEMENT_TYPE
-        value = conversion << _CONVERSION_SHIFT | ATOMIC_TYPES[reduced] << _REDUCE_SHIFT | size
+        value = rounded << _ROUNDED_SHIFT | ATOMIC_TYPES[reduced] << _REDUCE_SHIFT | size
     elif name == "swizzle_mode":
         if not 0 <= code <= 3:
             site.refuse(f"swizzle mode {code} is not supported")

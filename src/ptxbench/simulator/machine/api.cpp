@@ -42,7 +42,7 @@ struct PtxOptions {
 };
 
 struct PtxLaunch {
-  u32 kernel, grid[3], block[3], cluster[3], dynamic_shared, registers, resident_clusters, cooperative;
+  u32 kernel, grid[3], block[3], cluster[3], dynamic_shared, registers, resident_clusters, cooperative, explicit_cluster;
 };
 
 void ptx_free_text(char* text) { delete[] text; }
@@ -98,7 +98,8 @@ int ptx_launch(Context* context, const PtxLaunch* how, u8* parameters) {
                 how->dynamic_shared,
                 (how->registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit,
                 &run.sites[how->kernel],
-                how->cooperative != 0};
+                how->cooperative != 0,
+                how->explicit_cluster != 0};
   u32 grid_workspace[16] = {};
   int faulted = 0;
   try {

@@ -20,7 +20,7 @@ bool add_floats(const Warp& warp, const Operand& source, u32 mask, const GlobalL
   for_lanes(mask, [&](u32 lane) {
     u32 old;
     std::memcpy(&old, to.at(lane), 4);
-    const u32 sum = std::bit_cast<u32>(std::bit_cast<float>(old) + std::bit_cast<float>(row[lane]));
+    const u32 sum = bits_of(flushed_sum_of(float_of(old), float_of(row[lane])));
     std::memcpy(to.at(lane), &sum, 4);
     changed |= sum != old;
     to.wrote(lane, 4);
@@ -43,12 +43,14 @@ Step atom(Warp& warp, const Insn& insn, u32 mask) {
     const Location at = lanes ? Location{lanes.at(lane)}
                               : locate(place, insn.ops[count], space, element * count, element * count, Access::kWrite);
     if (at.cta) at.cta->check_initialised(place, at.offset, element * count);
+    // Sums of f32 in global memory flush subnormals, those in shared memory do not (PTX ISA, atom).
+    const AtomicType here = type == AtomicType::kF32 && !at.cta ? AtomicType::kF32Flushed : type;
     u64 before[8] = {};  // destinations are written last: they may be sources as well
     for (u32 i = 0; i < count; ++i) {
       u64& old = before[i];
       std::memcpy(&old, at.data + i * element, element);
       const Operand& c = insn.ops[2 * count + 1];
-      const u64 value = atomic_result(op, type, old, value_of(warp, insn.ops[count + 1 + i], lane),
+      const u64 value = atomic_result(op, here, old, value_of(warp, insn.ops[count + 1 + i], lane),
                                       c.kind == Operand::kNone ? 0 : value_of(warp, c, lane));
       std::memcpy(at.data + i * element, &value, element);
       changed |= value != old;

@@ -29,6 +29,13 @@ u32 checked_size(const Place& place, const Operand& operand) {
   return bytes;
 }
 
+// Copies within a cluster are illegal instructions in a launch without clusters (an H200).
+void check_cluster(Warp& warp, const Insn& insn) {
+  if (!warp.launch->explicit_cluster)
+    warp.illegal(insn, "the launch has no clusters; ask for them, of one CTA if need be (__cluster_dims__, or the launch "
+                       "attribute)");
+}
+
 u32 at_rank(u32 address, u32 rank) { return (address & kOffsetMask) | rank << kRankShift; }
 
 // Copies the bytes of every 16 whose bit is set.
@@ -71,6 +78,7 @@ Step load(Warp& warp, const Insn& insn, u32 mask) {
 
 template <bool kReduce>
 Step share(Warp& warp, const Insn& insn, u32 mask) {
+  if (mask) check_cluster(warp, insn);
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const u32 destination = cluster_address(place, insn.ops[0]), source = cluster_address(place, insn.ops[1]);
@@ -136,6 +144,7 @@ template <bool kReduce>
 Step remote(Warp& warp, const Insn& insn, u32 mask) {
   const u32 element = kReduce ? bytes_of(AtomicType(insn.attr[1])) : u32(insn.attr[0]);
   const u32 count = u32(insn.ops.size()) - 2, bytes = element * count;
+  if (mask) check_cluster(warp, insn);
   for_lanes(mask, [&](u32 lane) {
     const Place place{&warp, &insn, lane};
     const u32 destination = cluster_address(place, insn.ops[0]), barrier = cluster_address(place, insn.ops[1]);

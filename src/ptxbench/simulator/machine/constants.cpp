@@ -98,7 +98,7 @@ u64 special(const Warp& warp, u64 which, u32 lane) {
     case kClusterNctaidZ: return part(launch.cluster, which - kClusterNctaidX);
     case kClusterCtarank: return cta.rank;
     case kClusterNctarank: return launch.ctas_per_cluster();
-    case kIsExplicitCluster: return launch.ctas_per_cluster() > 1 ? kFullMask : 0;
+    case kIsExplicitCluster: return launch.explicit_cluster ? kFullMask : 0;
     case kLanemaskEq: return 1u << lane;
     case kLanemaskLt: return (1u << lane) - 1;
     case kLanemaskLe: return (2u << lane) - 1;

@@ -33,11 +33,6 @@ inline f64 odd_f64_of(S value) {
   return odd_f64(u64(value));
 }
 
-template <class T>
-constexpr const Format& kFormat = kF16;
-template <>
-constexpr const Format& kFormat<bf16> = kBf16;
-
 template <class D, class S>
 Step integer_to_float(Warp& warp, const Insn& insn, u32 mask) {
   const i32 rounding = insn.attr[0];
@@ -98,11 +93,6 @@ Step float_to_wide(Warp& warp, const Insn& insn, u32 mask) {
     if constexpr (std::is_same_v<D, f32>) result = ftz ? flush(result) : result;
     return saturate ? saturate_unit(result) : result;
   });
-}
-
-template <class D>
-inline D relu(D value) {
-  return (value.bits & 0x7fff) > kFormat<D>.largest + 1 ? D{0x7fff} : value.bits & 0x8000 ? D{0} : value;
 }
 
 // To f16 or bf16. A subnormal f32 keeps its value with .ftz too, against the PTX ISA: ptxas leaves .ftz out, and an

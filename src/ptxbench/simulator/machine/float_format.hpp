@@ -120,6 +120,26 @@ constexpr Format kE3m2{3, 2, false, 0x1f, 0x1f};
 constexpr Format kE2m3{2, 3, false, 0x1f, 0x1f};
 constexpr Format kE2m1{2, 1, false, 0x7, 0x7};
 
+// Of f16 and bf16.
+template <class T>
+constexpr Format kFormat = std::is_same_v<T, bf16> ? kBf16 : kF16;
+
+template <class T>
+inline bool is_nan(T value) { return (value.bits & 0x7fff) > kFormat<T>.largest + 1; }
+
+// Zero of what is negative; NaN becomes the canonical one.
+template <class T>
+inline T relu(T value) { return is_nan(value) ? T{0x7fff} : value.bits & 0x8000 ? T{0} : value; }
+
+// The smaller or larger of two: a NaN loses, two become the canonical one; -0 is less than +0.
+template <bool Max, class T>
+inline T extreme_half(T a, T b) {
+  if (is_nan(a) || is_nan(b)) return !is_nan(a) ? a : is_nan(b) ? T{0x7fff} : b;
+  const f32 x = to_f32(a), y = to_f32(b);
+  const bool a_first = Max ? x > y || (x == y && !(a.bits & 0x8000)) : x < y || (x == y && (a.bits & 0x8000));
+  return a_first ? a : b;
+}
+
 // A rounding that a later rounding to a narrower format cannot tell from the exact value: an inexact result gets an odd
 // last bit (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
 // odd", 2008). `nearest` is the rounded value, `error` has the sign of what was lost.

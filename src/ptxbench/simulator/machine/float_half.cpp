@@ -5,11 +5,6 @@
 namespace ptx {
 namespace {
 
-template <class T>
-constexpr const Format& kFormat = kF16;
-template <>
-constexpr const Format& kFormat<bf16> = kBf16;
-
 struct Add { template <class T> T operator()(T a, T b) const { return narrow<T>(to_f32(a) + to_f32(b)); } };
 struct Sub { template <class T> T operator()(T a, T b) const { return narrow<T>(to_f32(a) - to_f32(b)); } };
 struct Mul { template <class T> T operator()(T a, T b) const { return narrow<T>(to_f32(a) * to_f32(b)); } };
@@ -31,9 +26,6 @@ struct Neg { template <class T> T operator()(T a) const { return T{u16(a.bits ^ 
 struct Abs { template <class T> T operator()(T a) const { return T{u16(a.bits & 0x7fff)}; } };
 
 template <class T>
-inline bool is_nan(T value) { return (value.bits & 0x7fff) > kFormat<T>.largest + 1; }
-
-template <class T>
 inline T flush_half(T value) {
   constexpr u16 exponent = std::is_same_v<T, f16> ? 0x7c00 : 0x7f80;
   return value.bits & exponent ? value : T{u16(value.bits & 0x8000)};
@@ -44,7 +36,7 @@ template <class T>
 inline T finish(T value, i32 flags) {
   if (flags & kFtz) value = flush_half(value);
   if (flags & kSat) value = narrow<T>(saturate_unit(to_f32(value)));
-  if (flags & kRelu) value = is_nan(value) ? T{0x7fff} : value.bits & 0x8000 ? T{0} : value;
+  if (flags & kRelu) value = relu(value);
   return value;
 }
 
@@ -58,7 +50,7 @@ struct Arithmetic {
   }
 };
 
-// A NaN loses unless `nan`; -0 is less than +0; with xorsign the magnitudes are compared.
+// A NaN wins with `nan`; with xorsign the magnitudes are compared.
 template <bool Max>
 struct Extreme {
   i32 flags;
@@ -67,11 +59,7 @@ struct Extreme {
     const u16 sign = (a.bits ^ b.bits) & 0x8000;
     if (flags & kFtz) a = flush_half(a), b = flush_half(b);
     if (flags & kXorsign) a = Abs{}(a), b = Abs{}(b);
-    const bool nan_a = is_nan(a), nan_b = is_nan(b);
-    const f32 x = to_f32(a), y = to_f32(b);
-    const bool a_first = Max ? x > y || (x == y && !(a.bits & 0x8000)) : x < y || (x == y && (a.bits & 0x8000));
-    T result = nan_b || (a_first && !nan_a) ? a : b;
-    if ((nan_a && nan_b) || ((nan_a || nan_b) && (flags & kNan))) result = T{0x7fff};
+    const T result = (flags & kNan) && (is_nan(a) || is_nan(b)) ? T{0x7fff} : extreme_half<Max>(a, b);
     return flags & kXorsign ? T{u16((result.bits & 0x7fff) | sign)} : result;
   }
 };

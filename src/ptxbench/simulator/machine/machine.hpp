@@ -298,6 +298,7 @@ struct Launch {
   u32 registers;  // a thread at the start, 0 if setmaxnreg has no effect
   std::vector<Site>* sites;
   bool cooperative;
+  bool explicit_cluster;  // the launch or the kernel asks for clusters, be it of one CTA
   // By number of the warp in the grid: value of the proxy clock at its last fence of global memory for the async proxy.
   std::unordered_map<u64, u64> global_fences = {};
   u64 global_fence(u64 warp) const {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "formats.hpp"
@@ -27,21 +26,19 @@ T integer_result(AtomicOp op, T old, T b, T c) {
   return old;
 }
 
-// min and max return the operand that is not NaN.
 template <class T>
-T float_result(AtomicOp op, T old, T b) {
+u16 half_result(AtomicOp op, u64 old, u64 b) {
+  const T x{u16(old)}, y{u16(b)};
   switch (op) {
-    case AtomicOp::kMin: return std::fmin(old, b);
-    case AtomicOp::kMax: return std::fmax(old, b);
-    default: return old + b;
+    case AtomicOp::kMin: return extreme_half<false>(x, y).bits;
+    case AtomicOp::kMax: return extreme_half<true>(x, y).bits;
+    default: return narrow<T>(to_f32(x) + to_f32(y)).bits;
   }
 }
 
-u16 half_result(AtomicOp op, u64 old, u64 b) {
-  return to_f16(float_result(op, to_f32(f16{u16(old)}), to_f32(f16{u16(b)}))).bits;
-}
-u16 bfloat_result(AtomicOp op, u64 old, u64 b) {
-  return to_bf16(float_result(op, to_f32(bf16{u16(old)}), to_f32(bf16{u16(b)}))).bits;
+template <class T>
+u32 pair_result(AtomicOp op, u64 old, u64 b) {
+  return half_result<T>(op, old, b) | u32(half_result<T>(op, old >> 16, b >> 16)) << 16;
 }
 
 }  // namespace
@@ -68,16 +65,38 @@ u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c) {
     case AtomicType::kU64: return integer_result<u64>(op, old, b, c);
     case AtomicType::kS32: return u32(integer_result<i32>(op, i32(old), i32(b), i32(c)));
     case AtomicType::kS64: return u64(integer_result<i64>(op, i64(old), i64(b), i64(c)));
-    case AtomicType::kF16: return half_result(op, old, b);
-    case AtomicType::kBf16: return bfloat_result(op, old, b);
-    case AtomicType::kF16x2: return half_result(op, old, b) | u32(half_result(op, old >> 16, b >> 16)) << 16;
-    case AtomicType::kBf16x2: return bfloat_result(op, old, b) | u32(bfloat_result(op, old >> 16, b >> 16)) << 16;
-    case AtomicType::kF32:
-      return std::bit_cast<u32>(float_result(op, std::bit_cast<float>(u32(old)), std::bit_cast<float>(u32(b))));
-    case AtomicType::kF64:
-      return std::bit_cast<u64>(float_result(op, std::bit_cast<double>(old), std::bit_cast<double>(b)));
+    case AtomicType::kF16: return half_result<f16>(op, old, b);
+    case AtomicType::kBf16: return half_result<bf16>(op, old, b);
+    case AtomicType::kF16x2: return pair_result<f16>(op, old, b);
+    case AtomicType::kBf16x2: return pair_result<bf16>(op, old, b);
+    case AtomicType::kF32: return bits_of(sum_of(float_of(u32(old)), float_of(u32(b))));
+    case AtomicType::kF32Flushed: return bits_of(flushed_sum_of(float_of(u32(old)), float_of(u32(b))));
+    case AtomicType::kF64: return bits_of(std::bit_cast<f64>(old) + std::bit_cast<f64>(b));
   }
   return old;
+}
+
+f32 sum_of(f32 a, f32 b) {
+  const f32 sum = a + b;
+  return sum != sum ? float_of(kCanonicalNan) : sum;
+}
+
+f32 flushed_sum_of(f32 a, f32 b) { return flush(sum_of(flush(a), flush(b))); }
+
+bool copies_reduce(AtomicOp op, AtomicType type) {
+  const bool ordered = op == AtomicOp::kMin || op == AtomicOp::kMax, wraps = op == AtomicOp::kInc || op == AtomicOp::kDec;
+  switch (type) {
+    case AtomicType::kU32: return true;
+    case AtomicType::kS32:
+    case AtomicType::kU64: return !wraps;
+    case AtomicType::kS64: return ordered;
+    case AtomicType::kF16:
+    case AtomicType::kBf16: return ordered || op == AtomicOp::kAdd;
+    case AtomicType::kF32:
+    case AtomicType::kF32Flushed:
+    case AtomicType::kF64: return op == AtomicOp::kAdd;
+    default: return false;
+  }
 }
 
 void reduce_into(AtomicOp op, AtomicType type, u8* to, const u8* from, u32 bytes) {

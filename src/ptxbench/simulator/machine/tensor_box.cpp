@@ -8,6 +8,7 @@ namespace {
 
 constexpr u32 kMaxBox = 256, kMaxPixels = 1024;
 constexpr u64 kMaxExtent = u64(1) << 32;
+constexpr i64 kBoxAlign = 16;
 
 // A program may write anything where a map is expected, so every field that is used later is checked.
 bool is_sound(const TensorMap& map) {
@@ -15,7 +16,7 @@ bool is_sound(const TensorMap& map) {
   if (map.magic != kTensorMapMagic || map.rank < (tiled ? 1 : 3) || map.rank > kMaxRank) return false;
   if (map.mode > MapMode::kIm2colW128) return false;
   if (map.element_bytes > 8 || std::popcount(map.element_bytes) != 1) return false;
-  if (map.swizzle > u8(Swizzle::k128) || map.reduce_type > u8(AtomicType::kF64)) return false;
+  if (map.swizzle > u8(Swizzle::k128) || map.reduce_type > u8(AtomicType::kF32Flushed)) return false;
   for (u32 d = 0; d < map.rank; ++d)
     if (map.dims[d] > kMaxExtent || !map.steps[d]) return false;
   for (u32 d = 0; d < (tiled ? map.rank : 2u); ++d)
@@ -46,6 +47,15 @@ void check_store(const Place& place, const TensorMap& map) {
       place.warp->illegal(*place.insn, format("the bounding box of the tensor map leaves the tensor: its corners are %d and "
                                               "%d along dimension %u",
                                               map.lower[d], map.upper[d], d + 1));
+}
+
+// A box begins at a multiple of 16 bytes: an H200 takes other innermost coordinates for illegal instructions.
+void check_alignment(const Place& place, const TensorMap& map, i64 innermost) {
+  if (innermost * map.element_bytes % kBoxAlign)
+    place.warp->illegal(*place.insn, format("coordinate %lld along dimension 0 is %lld bytes into a row, which is no multiple "
+                                            "of %lld",
+                                            (long long)innermost, (long long)(innermost * map.element_bytes),
+                                            (long long)kBoxAlign));
 }
 
 // Along W, H and D a column begins in the bounding box: an H200 takes another base for an illegal instruction.
@@ -83,6 +93,7 @@ Boxes read_coordinates(const Place& place, size_t first, const TensorMap& map, C
   const auto word = [&](size_t i) { return place.warp->row(place.insn->ops[first + i].slot)[place.lane]; };
   const auto coordinate = [&](u32 d) { return i64(i32(word(d))); };
   const auto offset = [&](u32 i) { return i64(word(map.rank + i) & 0xffff); };
+  check_alignment(place, map, coordinate(0));
   Boxes boxes;
   if (mode == CopyMode::kRows) {
     if (map.box[1] != 1)

@@ -13,9 +13,6 @@ constexpr u32 kMaxRank = 5;
 // without D and H in those of fewer dimensions.
 enum class MapMode : u8 { kTiled, kIm2col, kIm2colW, kIm2colW128 };
 
-// What a load makes of 32-bit elements, as flags: zero of subnormals, tf32. lower/tensormap.py mirrors them.
-enum Conversion : u8 { kFlushed = 1, kRounded = 2 };
-
 struct TensorMap {
   u32 magic;
   u8 rank;
@@ -25,7 +22,7 @@ struct TensorMap {
   u8 reduce_type;  // AtomicType of reductions
   u8 steps[kMaxRank];  // elements from one that is loaded to the next, by dimension; 1 in the innermost
   MapMode mode;
-  u8 conversion;   // Conversion
+  u8 to_tf32;      // loads round 32-bit elements
   u64 base;
   u64 dims[kMaxRank];         // elements, innermost first
   u64 strides[kMaxRank - 1];  // bytes, of dimensions 1..

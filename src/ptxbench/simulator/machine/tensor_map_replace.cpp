@@ -14,8 +14,8 @@ namespace {
 // Attribute values; lower/tensormap.py mirrors them.
 enum Field : i32 { kBase, kRank, kBox, kDims, kStride, kStep, kElementType, kSwizzle, kFill };
 
-// The bytes of an element, the type of reductions and what loads make of it, as one value.
-constexpr u32 kReduceShift = 8, kConversionShift = 16;
+// The bytes of an element, the type of reductions and whether loads round to tf32, as one value.
+constexpr u32 kReduceShift = 8, kRoundedShift = 16;
 
 void set(TensorMap& map, Field field, u32 dimension, u64 value) {
   map.magic = kTensorMapMagic;
@@ -29,7 +29,7 @@ void set(TensorMap& map, Field field, u32 dimension, u64 value) {
     case kElementType:
       map.element_bytes = u8(value);
       map.reduce_type = u8(value >> kReduceShift);
-      map.conversion = u8(value >> kConversionShift);
+      map.to_tf32 = u8(value >> kRoundedShift);
       break;
     case kSwizzle: map.swizzle = u8(value); break;
     case kFill: map.nan_fill = u8(value); break;

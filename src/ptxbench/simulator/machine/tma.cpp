@@ -92,14 +92,13 @@ void fill(u8* window, u32 offset, u32 bytes, const TensorMap& map) {
 }
 
 // Copies elements into shared memory as the map's data type asks.
-void copy_elements(u8* to, const u8* from, u32 bytes, u8 conversion) {
+void copy_elements(u8* to, const u8* from, u32 bytes, bool rounded) {
   std::memcpy(to, from, bytes);
-  if (!conversion) return;
+  if (!rounded) return;
   for (u32 at = 0; at < bytes; at += 4) {
     u32 word;
     std::memcpy(&word, from + at, 4);
-    if (conversion & kFlushed) word = bits_of(flush(float_of(word)));
-    if (conversion & kRounded) word = to_tf32(word);
+    word = to_tf32(word);
     std::memcpy(to + at, &word, 4);
   }
 }
@@ -118,7 +117,7 @@ void load_box(const Place& place, const Issue& issue, const TensorMap& map, cons
   // Rows lie far apart, so the host cannot guess the next ones.
   const u64 ahead = map.rank > 1 ? kRowsAhead * map.strides[0] * map.steps[1] : 0;
   const Segment* plain = plain_source(place, map, boxes.at[number]);
-  const bool whole_chunks = row_bytes % 16 == 0 && to.offset % 16 == 0 && !map.conversion;
+  const bool whole_chunks = row_bytes % 16 == 0 && to.offset % 16 == 0 && !map.to_tf32;
   const auto source_of = [&](const BoxRow& row) -> const u8* {
     if (plain) return plain->host + (row.address - plain->base);
     const u8* from = global_at(place, row.address + row.begin, row.end - row.begin, 1, Access::kRead) - row.begin;
@@ -132,7 +131,7 @@ void load_box(const Place& place, const Issue& issue, const TensorMap& map, cons
       if (whole_chunks && row.end - row.begin == row_bytes)
         return copy_row(window, to.offset + row.offset, from, row_bytes, swizzle);
       for_chunks(to.offset, row, row.begin, row.end, swizzle, [&](u32 begin, u32 offset, auto count) {
-        copy_elements(window + offset, from + begin, count, map.conversion);
+        copy_elements(window + offset, from + begin, count, map.to_tf32);
       });
     }
     const auto outside = [&](u32, u32 offset, u32 count) { fill(window, offset, count, map); };
@@ -212,6 +211,19 @@ const u8* write_box(const Place& place, const TensorMap& map, const Boxes& boxes
   return from;
 }
 
+// A box that is stored begins nowhere before the tensor: an H200 takes negative coordinates for an illegal instruction.
+void check_stored(const Place& place, const TensorMap& map, const Boxes& boxes, CopyMode mode) {
+  for (u32 d = 0; d < map.rank && mode != CopyMode::kRows; ++d)
+    if (boxes.at[0][d] < 0)
+      place.warp->illegal(*place.insn, format("coordinate %lld along dimension %u: stores begin in the tensor or behind it",
+                                              (long long)boxes.at[0][d], d));
+}
+
+void check_reduction(const Place& place, const TensorMap& map) {
+  if (!copies_reduce(AtomicOp(place.insn->attr[1]), AtomicType(map.reduce_type)))
+    place.warp->illegal(*place.insn, "there is no such reduction of elements of the tensor map's type");
+}
+
 template <bool kReduce>
 Step store(Warp& warp, const Insn& insn, u32 mask) {
   const u32 rank = u32(insn.attr[0]);
@@ -221,6 +233,8 @@ Step store(Warp& warp, const Insn& insn, u32 mask) {
     const TensorMap map = read_map(place, insn.ops[0], rank, mode);
     const u32 source = cluster_address(place, insn.ops[1]);
     const Boxes boxes = read_coordinates(place, 2, map, mode);
+    check_stored(place, map, boxes, mode);
+    if (kReduce) check_reduction(place, map);
     warp.run->site(place).bytes += boxes.count * map.box_bytes();
     auto staged = std::make_shared<std::vector<u8>>();
     Location from = shared_at(place, source, boxes.count * checked_bytes(place, map), kTileAlign, Scope::kCta);
@@ -241,7 +255,9 @@ Step store(Warp& warp, const Insn& insn, u32 mask) {
 
 Step prefetch(Warp& warp, const Insn& insn, u32 mask) {
   for_lanes(mask, [&](u32 lane) {
-    read_map({&warp, &insn, lane}, insn.ops[0], u32(insn.attr[0]), CopyMode(insn.attr[1]));
+    const Place place{&warp, &insn, lane};
+    const CopyMode mode = CopyMode(insn.attr[1]);
+    read_coordinates(place, 1, read_map(place, insn.ops[0], u32(insn.attr[0]), mode), mode);
   });
   return Step::kNext;
 }
