@@ -57,6 +57,12 @@ def test_a_source_that_does_not_compile_names_the_error(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache" / "native").glob("*/"))
 
 
+def test_a_program_that_does_not_link_names_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "lost.cpp").write_text("int elsewhere(); int main() { return elsewhere(); }\n")
+    with pytest.raises(ToolchainError, match=r"link lost .*elsewhere"):
+        build_library("lost", [tmp_path / "lost.cpp"], executable=True, cache=Cache(tmp_path / "cache"))
+
+
 def test_a_missing_compiler_names_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sources: list[Path]
 ) -> None:

@@ -7,6 +7,7 @@ equal builds.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,9 @@ _POLL_S = 0.05
 
 # Later flags win, so a caller may override any of these.
 BASE_FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-Wall", "-Wextra")
+
+# In the line of g++ or of the linker that tells why it failed.
+_CAUSE = re.compile("error|undefined reference|multiple definition|cannot find", re.IGNORECASE)
 
 
 def build_library(
@@ -141,7 +145,8 @@ def _run(command: Sequence[str], folder: Path, what: str, stop: threading.Event)
     if process.returncode == 0:
         return
     text = stderr.decode(errors="replace")
-    first = next((line for line in text.splitlines() if "error" in line.lower()), text.strip()[:400])
+    causes = (line for line in text.splitlines() if _CAUSE.search(line) and not line.startswith("collect2"))
+    first = next(causes, text.strip())[:400]
     remedy = "free space there, or set PTXBENCH_CACHE" if "No space left" in text else "g++ 12 or newer is needed"
     raise ToolchainError(f"g++ could not {what} in {folder.parent}: {first} ({remedy}).")
 
