@@ -347,7 +347,9 @@ mov.u64 %rd1, %rd2;"""
 @pytest.mark.parametrize("shape, fields", [
     (0x00_00_04_06, ""), (0x00_00_03_02, ""), (0x00_09_04_02, ""), (0x00_00_04_02, ""),
     (0x00_00_08_05, "\n".join(f"st.global.u16 [%rd2+{96 + 2 * d}], 256;" for d in range(5))),
-], ids=["rank", "element size", "swizzle", "empty box", "huge box"])  # fmt: skip
+    (0x00_00_01_01, "st.global.u8 [%rd2+9], 1;\nst.global.u8 [%rd2+15], 1;\n"
+                    "st.global.u64 [%rd2+24], 64;\nst.global.u16 [%rd2+96], 9;"),
+], ids=["rank", "element size", "swizzle", "empty box", "huge box", "rounded bytes"])  # fmt: skip
 def test_forged_tensor_maps_do_no_harm(shape, fields):
     # A program can write what it likes where a map is expected; the machine checks every field.
     rank = min(shape & 0xFF, 5)

@@ -16,6 +16,7 @@ bool is_sound(const TensorMap& map) {
   if (map.magic != kTensorMapMagic || map.rank < (tiled ? 1 : 3) || map.rank > kMaxRank) return false;
   if (map.mode > MapMode::kIm2colW128) return false;
   if (map.element_bytes > 8 || std::popcount(map.element_bytes) != 1) return false;
+  if (map.to_tf32 && map.element_bytes != sizeof(f32)) return false;
   if (map.swizzle > u8(Swizzle::k128) || map.reduce_type > u8(AtomicType::kF32Flushed)) return false;
   for (u32 d = 0; d < map.rank; ++d)
     if (map.dims[d] > kMaxExtent || !map.steps[d]) return false;
