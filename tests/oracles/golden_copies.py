@@ -29,6 +29,8 @@ _FLOAT_SIZES = {
 _SIZES = {**_FLOAT_SIZES, "uint8": 1, "uint16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8}
 _SPANS = {"32b": 32, "64b": 64, "128b": 128}
 
+Reduction = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -48,7 +50,7 @@ class Copy:
     dtype: str = "float16"
     swizzle: str = "none"
     fill: str = "none"
-    operation: Literal["load", "store", "add", "min", "max", "inc", "dec", "and", "or", "xor"] = "load"
+    operation: Literal["load", "store"] | Reduction = "load"
     tensor: str = "in_tensor"
     onto: bool = False
 
@@ -174,21 +176,22 @@ _CLASSES = {
     "uint32": "b32", "int32": "b32", "uint64": "b64", "int64": "b64", "float16": "f16", "bfloat16": "bf16",
     "float32": "f32", "float32_ftz": "f32", "tfloat32": "f32", "tfloat32_ftz": "f32", "float64": "f64",
 }  # fmt: skip
-_BITWISE, _ORDERED, _WRAPPING = ("and", "or", "xor"), ("min", "max"), ("inc", "dec")
+_BITWISE: tuple[Reduction, ...] = ("and", "or", "xor")
+_ORDERED: tuple[Reduction, ...] = ("min", "max")
 # An H200 takes the others for illegal instructions.
-_LEGAL = {
-    "uint32": ("add", *_ORDERED, *_WRAPPING, *_BITWISE), "int32": ("add", *_ORDERED, *_BITWISE),
+_LEGAL: dict[str, tuple[Reduction, ...]] = {
+    "uint32": ("add", *_ORDERED, "inc", "dec", *_BITWISE), "int32": ("add", *_ORDERED, *_BITWISE),
     "uint64": ("add", *_ORDERED, *_BITWISE), "int64": _ORDERED, "float16": ("add", *_ORDERED),
     "bfloat16": ("add", *_ORDERED), "float32": ("add",), "float32_ftz": ("add",), "tfloat32": ("add",),
     "tfloat32_ftz": ("add",), "float64": ("add",),
 }  # fmt: skip
 
 
-def _reduction(dtype: str, operation: str) -> Copy:
+def _reduction(dtype: str, operation: Reduction) -> Copy:
     """1024 bytes, onto others."""
     box = (128 // _SIZES[dtype], 8)
     tensor = f"in_{_CLASSES[dtype]}"
-    return Copy(box, box, (0, 0), dtype=dtype, operation=operation, tensor=tensor, onto=True)  # type: ignore[arg-type]
+    return Copy(box, box, (0, 0), dtype=dtype, operation=operation, tensor=tensor, onto=True)
 
 
 _REDUCTIONS = tuple(_reduction(dtype, operation) for dtype, operations in _LEGAL.items() for operation in operations)

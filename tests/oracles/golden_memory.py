@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from golden_inputs import LANES, SLOTS, of_class
-from golden_writer import CLASSES, ROW_BYTES, VECTOR, Result, Writer, parts_of
+from golden_writer import CLASSES, ROW_BYTES, Result, Writer, parts_of
 from isa_forms import Form
 
 _CELL = 16
@@ -113,13 +113,11 @@ class MemoryWriter(Writer):
 
     def class_of(self, kind: str) -> str:
         """The class of the elements of an operand."""
-        found = VECTOR.fullmatch(kind)
-        cls = found[2] if found else "b64" if kind == "b128" else kind
+        cls = "b64" if kind == "b128" else parts_of(kind)[0]
         return CLASSES.get(cls, cls)
 
     def _bytes_of(self, kind: str) -> int:
-        found = VECTOR.fullmatch(kind)
-        return of_class(self.class_of(kind)).itemsize * (int(found[1]) if found else 1)
+        return of_class(self.class_of(kind)).itemsize * len(parts_of(kind))
 
     def _bulk(self, form: Form) -> None:
         cls = self.class_of((re.findall(r"\.([usbf]\d+|bf16)$", form.opcode) or ["b64"])[0])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from golden_inputs import LANES, MATRIX_SLOTS, SLOTS, of_class
-from isa_forms import REGISTERS, SELECTED, Form
+from isa_forms import REGISTERS, SELECTED, VECTOR, Form
 
 from ptxbench.core import Target
 
@@ -18,7 +18,6 @@ TILE_BYTES = 16384
 ROW_BYTES = 8 * LANES
 """Of a row of the results."""
 
-VECTOR = re.compile(r"(\d+)\*(\w+)")
 _SIZES = {"16": "u16", "32": "b32", "64": "b64"}
 # Integers of one width share their patterns.
 CLASSES = {

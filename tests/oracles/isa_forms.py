@@ -10,7 +10,7 @@ from pathlib import Path
 
 FILE = Path(__file__).with_name("isa_forms.txt")
 _CHOICE = re.compile(r"\{([^{}]*)\}|<<([^<>]*)>>|<([^<>]*)>")
-_VECTOR = re.compile(r"(\d+)\*(\w+)")
+VECTOR = re.compile(r"(\d+)\*(\w+)")
 SELECTED = re.compile(r"([us]32)\.([bh]\d+)")
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 # Registers by the type of an operand where a register of that very type does not exist.
@@ -114,7 +114,7 @@ class Text:
             return f"[{address}, {self._operand(coordinates)}]" if coordinates else f"[{address}]"
         if "|" in operand:
             return "|".join(self._operand(half) for half in operand.split("|"))
-        if found := _VECTOR.fullmatch(operand):
+        if found := VECTOR.fullmatch(operand):
             return "{" + ", ".join(self._register(found[2]) for _ in range(int(found[1]))) + "}"
         if found := SELECTED.fullmatch(operand):
             return f"{self._register(found[1])}.{found[2]}"

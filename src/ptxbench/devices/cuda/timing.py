@@ -55,7 +55,7 @@ class Stopwatch:
         """Enqueues some milliseconds of memory traffic, such as a verifier's before every sample of a race.
 
         After idle pauses instead, cuBLASLt took 4 and 12 % longer than in a race on the same H200
-        (results/h200/judging_again.json: when it was loaded, and in races).
+        (results/h200/judging_after_pauses.json: when it was loaded, and in races).
         """
         for _ in range(-(-OCCUPIED_BYTES // self._flush_bytes)):
             self._overwrite()

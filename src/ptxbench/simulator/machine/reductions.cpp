@@ -76,13 +76,6 @@ u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c) {
   return old;
 }
 
-f32 sum_of(f32 a, f32 b) {
-  const f32 sum = a + b;
-  return sum != sum ? float_of(kCanonicalNan) : sum;
-}
-
-f32 flushed_sum_of(f32 a, f32 b) { return flush(sum_of(flush(a), flush(b))); }
-
 bool copies_reduce(AtomicOp op, AtomicType type) {
   const bool ordered = op == AtomicOp::kMin || op == AtomicOp::kMax, wraps = op == AtomicOp::kInc || op == AtomicOp::kDec;
   switch (type) {

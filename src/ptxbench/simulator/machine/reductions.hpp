@@ -17,9 +17,12 @@ u32 bytes_of(AtomicType type);
 u64 atomic_result(AtomicOp op, AtomicType type, u64 old, u64 b, u64 c = 0);
 
 // The sum in memory, to nearest; NaN is the canonical one (an H200).
-f32 sum_of(f32 a, f32 b);
+inline f32 sum_of(f32 a, f32 b) {
+  const f32 sum = a + b;
+  return sum != sum ? float_of(kCanonicalNan) : sum;
+}
 // The same where subnormals are taken for zero.
-f32 flushed_sum_of(f32 a, f32 b);
+inline f32 flushed_sum_of(f32 a, f32 b) { return flush(sum_of(flush(a), flush(b))); }
 
 // Whether reducing copies have the operation for the type (PTX ISA, cp.reduce.async.bulk); an H200 takes the others, which
 // only a tensor map can ask for, for illegal instructions.

@@ -213,7 +213,8 @@ const u8* write_box(const Place& place, const TensorMap& map, const Boxes& boxes
 
 // A box that is stored begins nowhere before the tensor: an H200 takes negative coordinates for an illegal instruction.
 void check_stored(const Place& place, const TensorMap& map, const Boxes& boxes, CopyMode mode) {
-  for (u32 d = 0; d < map.rank && mode != CopyMode::kRows; ++d)
+  if (mode == CopyMode::kRows) return;
+  for (u32 d = 0; d < map.rank; ++d)
     if (boxes.at[0][d] < 0)
       place.warp->illegal(*place.insn, format("coordinate %lld along dimension %u: stores begin in the tensor or behind it",
                                               (long long)boxes.at[0][d], d));
